@@ -1,0 +1,46 @@
+# Two commands do everything on a machine with Python >= 3.11 and Node >= 20:
+#   make demo   the main job end to end        make test   all tests
+PYTHON ?= python3
+PY := .venv/bin/python
+export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
+
+.PHONY: help demo test setup lint fmt pytest forge bench clean
+
+help:  ## List the commands.
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+
+demo: setup  ## Run the main job end to end: honest job paid, cheaters slashed.
+	$(PY) scripts/demo.py
+
+test: setup lint forge pytest  ## Run every check and test.
+
+setup: .venv/.installed node_modules/.installed  ## Install what the other commands need.
+
+.venv/.installed: pyproject.toml constraints.txt scripts/setup_python.sh
+	PYTHON=$(PYTHON) bash scripts/setup_python.sh
+	@touch $@
+
+node_modules/.installed: package.json package-lock.json
+	@echo "setup: installing anvil, forge, solc, OpenZeppelin and forge-std from npm into node_modules/"
+	npm ci --no-audit --no-fund
+	@touch $@
+
+lint: setup  ## ruff, mypy and forge fmt.
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	forge fmt --check contracts
+
+forge: setup  ## Solidity unit, fuzz and invariant tests.
+	forge test
+
+pytest: setup  ## Python unit, property, differential and end-to-end tests.
+	$(PY) -m pytest -q
+
+bench: setup  ## Run every benchmark and print its table.
+	for b in verification overhead gas; do $(PY) benchmarks/$$b.py || exit 1; done
+
+fmt: setup  ## Format Python and Solidity.
+	$(PY) -m ruff check --fix . && forge fmt contracts
+
+clean:  ## Remove what make built here (not the model cache).
+	rm -rf .venv node_modules out cache .demo
