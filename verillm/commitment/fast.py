@@ -233,7 +233,10 @@ def row_roots(rows: U8) -> U8:
 
 def u32_columns(*columns: npt.ArrayLike) -> U8:
     """Each column as big-endian u32, side by side: uint8 [n, 4 * columns]."""
-    return np.stack([np.asarray(c, np.int64).astype(">u4") for c in columns], axis=1).view(np.uint8)
+    out = np.empty((len(np.asarray(columns[0])), len(columns)), ">u4")
+    for i, column in enumerate(columns):
+        out[:, i] = column
+    return out.view(np.uint8)
 
 
 def tree_levels(leaves: U8) -> list[U8]:
