@@ -1,7 +1,7 @@
 """Write tests/vectors/commitment.json from the reference functions; Python and Solidity tests read it.
 
-Arrays are flat and parallel (element i of each belongs together), as forge's JSON cheatcodes read them. Proofs
-of several leaves share one array: entry i's proof is ``siblings[starts[i] : starts[i] + lengths[i]]``.
+Arrays are flat and parallel (element i of each belongs together), as forge's JSON cheatcodes read them;
+proofs of several leaves share one array: entry i's proof is ``siblings[starts[i] : starts[i] + lengths[i]]``.
 Usage: python scripts/make_vectors.py [FILE]
 """
 
@@ -101,7 +101,7 @@ def merkle_vectors() -> dict[str, Any]:
 def job_vector(
     name: str, dtype: Dtype, hidden_size: int, boundaries: int, prompt: int, output: int, finish: FinishReason
 ) -> dict[str, Any]:
-    """A whole job, with a row opening (last boundary, middle position) and a token opening (last position)."""
+    """A whole job, with a row opening (last boundary, middle position) and a token opening (last one)."""
     tokens = [int.from_bytes(keccak256(f"{name}/{t}".encode())[:2], "big") for t in range(prompt + output)]
     n = len(tokens) - 1
     job_id, model_id = keccak256(f"{name}/job".encode()), keccak256(f"{name}/model".encode())
