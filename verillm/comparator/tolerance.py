@@ -20,7 +20,7 @@ Hardware other than the calibrating host may well reach it."""
 CLAMP = 64
 """In means, a ratio below floor / CLAMP (relative L2 below floor / 8) counts as that."""
 TEST_FAMILIES = 4
-"""Single rows, mean of rows, single tokens, sum of tokens: each has a quarter of the false-positive budget."""
+"""Single rows, mean of rows, single tokens, sum of tokens: each has a quarter of the budget."""
 
 
 def log2_ratio(ratio_q40: int, dtype: Dtype) -> float:
