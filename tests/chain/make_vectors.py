@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from eth_account import Account
+from eth_utils import to_checksum_address
 
 from verillm import draw, eip712, settlement, vrf
 from verillm.constants import FinishReason, Role, Verdict
@@ -69,7 +70,7 @@ def sample_job(**changes: Any) -> Job:
     """A job with every field set, signed for by KEY in the vectors."""
     values: dict[str, Any] = {
         "client": KEY.address,
-        "scheduler": "0x" + "5C" * 20,
+        "scheduler": to_checksum_address("0x" + "5c" * 20),
         "model_id": b"\x11" * 32,
         "prompt_hash": b"\x22" * 32,
         "prompt_tokens": 64,

@@ -1,0 +1,131 @@
+"""Compile ``contracts/src`` with py-solc-x into ``verillm/chain/abi/*.json``, which ship with the package.
+
+Run ``python -m verillm.chain.compile`` after a change of the contracts; without a change it does nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import solcx
+from solcx.exceptions import SolcError
+
+from verillm.errors import ChainError, ConfigError
+
+ROOT = Path(__file__).resolve().parents[2]
+ABI_DIR = Path(__file__).parent / "abi"
+HASH_FILE = "sources.json"
+SOLC = ROOT / "scripts" / "solc"
+SETTINGS = {
+    "optimizer": {"enabled": True, "runs": 200},
+    "viaIR": True,
+    "evmVersion": "cancun",
+    "metadata": {"bytecodeHash": "none", "appendCBOR": False},
+    "outputSelection": {"*": {"*": ["abi", "evm.bytecode.object", "evm.deployedBytecode.object"]}},
+}
+MAX_CODE_BYTES = 24_576
+"""EIP-170 limit of deployed code."""
+_IMPORT = re.compile(r"""import\s+(?:[^"';]*?\sfrom\s+)?["']([^"']+)["']\s*;""")
+
+
+def read_sources(root: Path = ROOT) -> dict[str, str]:
+    """Path to content of every file of ``contracts/src`` and of all that they import. Raises ConfigError."""
+    pending = [p.relative_to(root).as_posix() for p in sorted((root / "contracts" / "src").rglob("*.sol"))]
+    if not pending:
+        raise ConfigError(
+            f"contracts: no Solidity files in {root}/contracts/src; use a source checkout"
+        )
+    sources: dict[str, str] = {}
+    while pending:
+        name = pending.pop()
+        if name in sources:
+            continue
+        path = root / "node_modules" / name if name.startswith("@") else root / name
+        try:
+            sources[name] = path.read_text()
+        except OSError as error:
+            raise ConfigError(f"contracts: cannot read {name}: {error}; run `make setup`") from error
+        for target in _IMPORT.findall(sources[name]):
+            pending.append(_resolve(name, target))
+    return dict(sorted(sources.items()))
+
+
+def _resolve(importer: str, target: str) -> str:
+    if not target.startswith("."):
+        return target
+    parts = importer.split("/")[:-1]
+    for part in target.split("/"):
+        if part == "..":
+            parts.pop()
+        elif part != ".":
+            parts.append(part)
+    return "/".join(parts)
+
+
+def source_hash(sources: dict[str, str]) -> str:
+    """SHA-256 hex over sources and compiler settings."""
+    return hashlib.sha256(json.dumps([SETTINGS, sources], sort_keys=True).encode()).hexdigest()
+
+
+def compiled_hash() -> str | None:
+    """The source hash that the files in ``abi/`` were made from, or None if there are none."""
+    path = ABI_DIR / HASH_FILE
+    return json.loads(path.read_text())["sha256"] if path.exists() else None
+
+
+def compile_contracts(root: Path = ROOT, solc: Path = SOLC) -> dict[str, dict[str, Any]]:
+    """Contract name to {abi, bytecode} for every contract of ``contracts/src`` that has code.
+
+    Raises ConfigError if the compiler or an import is missing, ChainError with solc's message otherwise.
+    """
+    standard = {
+        "language": "Solidity",
+        "sources": {name: {"content": text} for name, text in read_sources(root).items()},
+        "settings": SETTINGS,
+    }
+    if not solc.exists():
+        raise ConfigError(f"solc: {solc} is missing; use a source checkout and run `make setup`")
+    try:
+        output = solcx.compile_standard(standard, solc_binary=solc)
+    except SolcError as error:
+        raise ChainError(f"solc: {error.message or error.stderr_data or error}") from error
+    compiled = {}
+    for source, contracts in sorted(output["contracts"].items()):
+        for name, artifact in contracts.items() if source.startswith("contracts/src/") else ():
+            code, deployed = (artifact["evm"][k]["object"] for k in ("bytecode", "deployedBytecode"))
+            if len(deployed) // 2 > MAX_CODE_BYTES:
+                raise ChainError(f"{name}: {len(deployed) // 2} bytes of code; the limit is {MAX_CODE_BYTES}")
+            if code or source.startswith("contracts/src/interfaces/"):
+                compiled[name] = {"abi": artifact["abi"], "bytecode": code}
+    return compiled
+
+
+def write_artifacts(root: Path = ROOT, solc: Path = SOLC) -> bool:
+    """Bring ``abi/`` up to date; False if it was already."""
+    digest = source_hash(read_sources(root))
+    if digest == compiled_hash():
+        return False
+    compiled = compile_contracts(root, solc)
+    ABI_DIR.mkdir(exist_ok=True)
+    for old in ABI_DIR.glob("*.json"):
+        old.unlink()
+    for name, artifact in compiled.items():
+        (ABI_DIR / f"{name}.json").write_text(json.dumps(artifact, separators=(",", ":")) + "\n")
+    (ABI_DIR / HASH_FILE).write_text(json.dumps({"sha256": digest}) + "\n")
+    return True
+
+
+def load_artifact(name: str) -> dict[str, Any]:
+    """{abi, bytecode} of a contract. Raises ConfigError if it was not compiled."""
+    path = ABI_DIR / f"{name}.json"
+    if not path.exists():
+        raise ConfigError(f"contracts: {path.name} is missing; run `python -m verillm.chain.compile`")
+    return json.loads(path.read_text())
+
+
+if __name__ == "__main__":
+    print("contracts: compiled" if write_artifacts() else "contracts: up to date")
