@@ -1,0 +1,315 @@
+"""Run a Llama-family model with transformers, and keep the hidden rows that the job commits to.
+
+Rows are appended to a ``RowStore`` by absolute position: row t of a boundary belongs to the token fed at
+position t. Padding never reaches a store. Logits are computed here from the row after the final norm, not by
+the model's head, so the committed row fixes them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+
+from verillm.commitment.job import RowStore
+from verillm.constants import Dtype, FinishReason
+from verillm.engine.finish import GenerationSpec, finish_reason
+from verillm.errors import ConfigError, EngineError, InvalidRequest
+from verillm.manifest import Manifest
+from verillm.sampling.sampler import sample
+
+U8 = NDArray[np.uint8]
+F32 = NDArray[np.float32]
+Message = dict[str, str]
+
+TORCH_DTYPES = {Dtype.BF16: torch.bfloat16, Dtype.FP16: torch.float16, Dtype.FP32: torch.float32}
+WEIGHT_DTYPE = Dtype.BF16
+"""Weights are rounded to this dtype before compute, whatever the rows' dtype is."""
+LOGIT_BLOCK = 64
+"""Rows per block of logits: 64 rows of 49,152 float32 are 12 MiB."""
+_CHANGED_LOGITS = {"logits_scaling": 1, "logit_scale": 1, "final_logit_softcapping": None}
+
+
+@dataclass
+class SequenceState:
+    """One sequence: the tokens fed so far, their rows, the KV cache and the logits after the last token.
+
+    ``layers[i]`` is (keys, values) of layer i, each [1, heads, len(fed), head_dim]; empty once decoded.
+    ``logits`` is float32 [vocab]. ``output`` and ``finish_reason`` are filled by ``Engine.decode_batch``.
+    """
+
+    fed: list[int]
+    store: RowStore
+    layers: list[tuple[torch.Tensor, torch.Tensor]]
+    logits: F32
+    output: list[int] = field(default_factory=list)
+    finish_reason: FinishReason | None = None
+
+
+class Engine:
+    """A loaded model. Not thread-safe: one call at a time.
+
+    ``boundaries[i]`` is the number of layers run before boundary i; the last must be all layers (the row
+    there is after the final norm). Raises ConfigError for a folder or setting that does not fit, EngineError if the
+    model cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        dtype: Dtype,
+        boundaries: Sequence[int],
+        *,
+        threads: int | None = None,
+        attn: str = "sdpa",
+        device: str = "cpu",
+    ) -> None:
+        self.folder, self.dtype, self.boundaries = os.fspath(folder), Dtype(dtype), tuple(boundaries)
+        self.threads, self.device = threads, torch.device(device)
+        if threads is not None and threads < 1:
+            raise ConfigError(f"threads: {threads} must be at least 1")
+        if attn not in ("sdpa", "eager"):
+            raise ConfigError(f"attn: {attn!r} is neither 'sdpa' nor 'eager'")
+        try:
+            self.tokenizer = AutoTokenizer.from_pretrained(self.folder, local_files_only=True)
+            self.model = AutoModelForCausalLM.from_pretrained(
+                self.folder,
+                dtype=TORCH_DTYPES[self.dtype],
+                attn_implementation=attn,
+                local_files_only=True,
+                use_safetensors=True,
+            )
+        except (OSError, ValueError, RuntimeError, ImportError, MemoryError) as error:
+            raise EngineError(f"model: cannot load {self.folder}: {error}") from error
+        self.model.eval().to(self.device)
+        with torch.no_grad():
+            for parameter in self.model.parameters():
+                parameter.copy_(parameter.to(TORCH_DTYPES[WEIGHT_DTYPE]))
+        self._check_architecture()
+        weight = self.model.get_output_embeddings().weight.detach()
+        self._head_t = weight.float().T
+        self._weight = weight.to(TORCH_DTYPES[WEIGHT_DTYPE])
+        self.vocab_size, self.hidden_size = weight.shape
+        self.max_positions: int = self.model.config.max_position_embeddings
+        self.eos_token_ids = _eos_ids(self.model, self.tokenizer)
+        self._captured: list[torch.Tensor | None] = [None] * len(self.boundaries)
+        last = len(self.boundaries) - 1
+        for b, layers in enumerate(self.boundaries):
+            module = self._decoder.norm if b == last else self._decoder.layers[layers - 1]
+            module.register_forward_hook(self._capture(b))
+
+    @classmethod
+    def from_manifest(cls, folder: str | os.PathLike[str], manifest: Manifest, **settings: Any) -> Engine:
+        """The engine for a manifest; ``settings`` are threads, attn and device. Raises ConfigError if the
+        folder's model has another shape."""
+        engine = cls(folder, manifest.row_dtype, manifest.boundaries, **settings)
+        for name in ("vocab_size", "hidden_size", "eos_token_ids", "max_positions"):
+            if getattr(engine, name) != getattr(manifest, name):
+                mine, wanted = getattr(engine, name), getattr(manifest, name)
+                raise ConfigError(f"{name}: {folder} has {mine}, the manifest says {wanted}; take its model")
+        return engine
+
+    def _check_architecture(self) -> None:
+        decoder: Any = self.model.get_decoder()
+        if not all(hasattr(decoder, name) for name in ("layers", "norm")):
+            raise ConfigError(f"model: {type(self.model).__name__} is not of the Llama family (layers, norm)")
+        config = self.model.config
+        for name, neutral in _CHANGED_LOGITS.items():
+            if getattr(config, name, neutral) != neutral:
+                raise ConfigError(f"model: config.{name} changes the logits; the protocol has no such step")
+        if getattr(self.model.get_output_embeddings(), "bias", None) is not None:
+            raise ConfigError("model: the output head has a bias, which the protocol does not know")
+        count = len(decoder.layers)
+        ends = self.boundaries
+        if not ends or list(ends) != sorted(set(ends)) or ends[0] < 1 or ends[-1] != count:
+            raise ConfigError(f"boundaries: {ends} must increase from at least 1 to the {count} layers")
+        self._decoder = decoder
+
+    def _capture(self, boundary: int) -> Callable[..., None]:
+        def hook(module: torch.nn.Module, inputs: Any, output: Any) -> None:
+            self._captured[boundary] = output[0] if isinstance(output, tuple) else output
+
+        return hook
+
+    # Text
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of plain text, without special tokens."""
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Text of token ids, without special tokens; the text in which stop strings are looked for."""
+        return self.tokenizer.decode(
+            list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+
+    def chat(self, messages: Sequence[Message]) -> list[int]:
+        """Token ids of a conversation in the model's chat template, ready for the assistant's turn.
+
+        Raises InvalidRequest if the model has no template or the template refuses the messages.
+        """
+        try:
+            text = self.tokenizer.apply_chat_template(
+                list(messages), add_generation_prompt=True, tokenize=False
+            )
+        except Exception as error:  # jinja and the tokenizer raise their own types
+            raise InvalidRequest(f"messages: the chat template refused them: {error}") from error
+        return self.encode(str(text))
+
+    # Compute
+
+    def new_store(self) -> RowStore:
+        return RowStore(len(self.boundaries), self.hidden_size, self.dtype)
+
+    def prefill(self, tokens: Sequence[int]) -> SequenceState:
+        """Feed ``tokens`` in one forward pass. Raises InvalidRequest for tokens that the model cannot take,
+        EngineError if it cannot run, RowError for NaN or Inf."""
+        ids = self.check_tokens(tokens)
+        cache = DynamicCache()
+        with self._running():
+            hidden = self._forward(
+                torch.tensor([ids]), torch.arange(len(ids))[None], cache, attention_mask=None
+            )
+            store = self.new_store()
+            for b, rows in enumerate(hidden):
+                store.append_rows(b, 0, _bytes(rows[0]))
+            layers = [(layer.keys, layer.values) for layer in cache.layers]
+        return SequenceState(ids, store, layers, self.logits(store.rows(len(hidden) - 1)[-1:])[0])
+
+    def check_tokens(self, tokens: Sequence[int]) -> list[int]:
+        """The tokens as a list. Raises InvalidRequest for none, too many, or one outside the vocabulary."""
+        ids = [int(token) for token in tokens]
+        if not 1 <= len(ids) <= self.max_positions:
+            raise InvalidRequest(f"tokens: {len(ids)} is outside 1 to {self.max_positions} positions")
+        for position, token in enumerate(ids):
+            if not 0 <= token < self.vocab_size:
+                raise InvalidRequest(f"tokens[{position}]: {token} is outside 0 to {self.vocab_size - 1}")
+        return ids
+
+    def decode_batch(
+        self, sequences: Sequence[SequenceState], specs: Sequence[GenerationSpec]
+    ) -> Generator[tuple[int, int], None, list[FinishReason]]:
+        """Decode all sequences together; yields (index, token) as tokens come, returns the finish reasons.
+
+        Each sequence's ``output`` and ``finish_reason`` are filled too. The last token of an output is not
+        fed, so a store ends with P + O - 1 rows per boundary. Raises InvalidRequest, EngineError or RowError.
+        """
+        from verillm.engine.batch import Batch
+
+        for state, spec in zip(sequences, specs, strict=True):
+            if state.output or not state.layers:
+                raise InvalidRequest("sequences: each must come fresh from prefill")
+            longest = len(state.fed) + spec.max_output_tokens - 1
+            if longest > self.max_positions:
+                raise InvalidRequest(f"max_output_tokens: {longest} positions exceed {self.max_positions}")
+        live = list(range(len(sequences)))
+        batch: Batch | None = None
+        while live:
+            going: list[int] = []
+            for index in live:
+                state, spec = sequences[index], specs[index]
+                token = sample(state.logits, spec.sampling, len(state.fed) - 1)
+                state.output.append(token)
+                state.finish_reason = finish_reason(
+                    state.output, self.eos_token_ids, spec.stop, spec.max_output_tokens, self.decode
+                )
+                if state.finish_reason is None:
+                    going.append(index)
+                yield index, token
+            if not going:
+                break
+            with self._running():
+                if batch is None:
+                    batch = Batch([sequences[i].layers for i in going])
+                    for state in sequences:
+                        state.layers = []
+                elif going != live:
+                    batch.keep([live.index(i) for i in going])
+                self._step(batch, [sequences[i] for i in going])
+            live = going
+        return [state.finish_reason for state in sequences if state.finish_reason is not None]
+
+    def _step(self, batch: Any, states: list[SequenceState]) -> None:
+        """Feed each sequence's last output token."""
+        ids = torch.tensor([[state.output[-1]] for state in states])
+        positions = torch.tensor([[len(state.fed)] for state in states])
+        hidden = self._forward(ids, positions, batch.cache, batch.next_mask(self.device))
+        rows = [_bytes(boundary[:, 0]) for boundary in hidden]
+        logits = self.logits(rows[-1])
+        for i, state in enumerate(states):
+            for b, block in enumerate(rows):
+                state.store.append_rows(b, len(state.fed), block[i : i + 1])
+            state.fed.append(state.output[-1])
+            state.logits = logits[i]
+
+    def _forward(
+        self,
+        ids: torch.Tensor,
+        positions: torch.Tensor,
+        cache: DynamicCache,
+        attention_mask: torch.Tensor | None,
+    ) -> list[torch.Tensor]:
+        """Hidden states [batch, n, d] at every boundary."""
+        self._decoder(
+            input_ids=ids.to(self.device),
+            position_ids=positions.to(self.device),
+            past_key_values=cache,
+            attention_mask=attention_mask,
+            use_cache=True,
+        )
+        hidden = [tensor for tensor in self._captured if tensor is not None]
+        self._captured = [None] * len(self.boundaries)
+        return hidden
+
+    def _running(self) -> _Running:
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        return _Running()
+
+    def logits(self, rows: U8) -> F32:
+        """float32 [n, vocab] of final-boundary rows uint8 [n, row_bytes], accumulated in fp32."""
+        with self._running():
+            values = torch.from_numpy(rows.copy()).view(TORCH_DTYPES[self.dtype]).to(self.device)
+            return (values.float() @ self._head_t).cpu().numpy()
+
+    def logit_blocks(self, rows: U8) -> Iterator[tuple[int, F32]]:
+        """(index of the first row, logits) in blocks of at most LOGIT_BLOCK rows."""
+        for first in range(0, len(rows), LOGIT_BLOCK):
+            yield first, self.logits(rows[first : first + LOGIT_BLOCK])
+
+    def output_matrix_bytes(self) -> U8:
+        """W as uint8 [vocab, row_bytes], in the weight dtype, little-endian."""
+        return _bytes(self._weight)
+
+
+class _Running:
+    """``torch.inference_mode`` that turns out-of-memory and other runtime errors into EngineError."""
+
+    def __enter__(self) -> None:
+        self._mode = torch.inference_mode()
+        self._mode.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        self._mode.__exit__(kind, error, trace)
+        if isinstance(error, (RuntimeError, MemoryError)):
+            raise EngineError(f"engine: the model could not run: {error}") from error
+
+
+def _bytes(rows: torch.Tensor) -> U8:
+    """[n, d] as little-endian bytes: uint8 [n, d * itemsize]."""
+    return rows.detach().contiguous().cpu().view(torch.uint8).numpy()
+
+
+def _eos_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
+    """EOS ids of the generation config, else of the config, and the tokenizer's; sorted."""
+    found: set[int] = set()
+    for value in (model.generation_config.eos_token_id or model.config.eos_token_id, tokenizer.eos_token_id):
+        if value is not None:
+            found.update(value if isinstance(value, (list, tuple)) else [value])
+    return tuple(sorted(found))
