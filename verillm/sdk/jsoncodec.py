@@ -1,6 +1,6 @@
 """Strict JSON codecs: what a field may be is said once, and used to write and to read it.
 
-``decode`` raises EncodingError that names the field's path and its limit. Integers above 53 bits and amounts are
+``decode`` raises EncodingError that names the field's path and its limit. Integers of more than 53 bits are
 decimal strings, bytes are 0x-hex, enums are numbers, objects have exactly their fields.
 """
 

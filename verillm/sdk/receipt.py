@@ -40,8 +40,11 @@ class Terms:
 
 @dataclass(frozen=True)
 class Assignment:
-    """How the worker was drawn. ``stakes``: the epoch's (operator, token wei) by operator index; ``excluded``:
-    operators that failed earlier attempts. The VRF key (33 bytes) is the scheduler's own key."""
+    """How the worker was drawn. ``stakes``: the epoch's (operator, token wei) by operator index.
+
+    ``excluded``: operators that failed earlier attempts or did not answer. The VRF key (33 bytes) is the
+    scheduler's own key.
+    """
 
     epoch: int
     attempt: int
@@ -53,12 +56,14 @@ class Assignment:
 
 @dataclass(frozen=True)
 class VerifierDraw:
-    """How the verifiers were drawn. ``randomness`` (32 bytes) is the round's; ``stakes`` are of ``epoch``."""
+    """How the verifiers were drawn. ``randomness`` (32 bytes) is the round's; ``stakes`` are of ``epoch``;
+    ``excluded``: the worker, and operators that did not answer."""
 
     epoch: int
     randomness: bytes
     proof: bytes
     stakes: tuple[tuple[str, int], ...]
+    excluded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -152,7 +157,8 @@ class Receipt:
         try:
             Path(path).write_text(self.to_json() + "\n")
         except OSError as error:
-            raise ConfigError(f"receipt: cannot write {path}: {error.strerror}; choose another path") from error
+            reason = f"receipt: cannot write {path}: {error.strerror}; choose another path"
+            raise ConfigError(reason) from error
 
     @classmethod
     def load(cls, path: str | Path) -> Receipt:
@@ -271,7 +277,14 @@ _RECEIPT = Record(
         excluded=Items(_ADDRESS, MAX_STAKES),
     ),
     round=Record(RoundPlace, round_id=_U256, root=_HASH, leaf=_LEAF, verification_root=_HASH),
-    verifier_draw=Record(VerifierDraw, epoch=_U64, randomness=_HASH, proof=Hex(81, 81), stakes=_STAKES),
+    verifier_draw=Record(
+        VerifierDraw,
+        epoch=_U64,
+        randomness=_HASH,
+        proof=Hex(81, 81),
+        stakes=_STAKES,
+        excluded=Items(_ADDRESS, MAX_STAKES),
+    ),
     verifiers=Items(
         Record(VerifierEntry, signed=_SIGNED, leaf=_LEAF, opening=_OPENING, verdict=_VERDICT), MAX_VERIFIERS
     ),
