@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
-from eth_account import Account
-from eth_account.messages import encode_defunct
 
-from verillm.errors import SchedulerError
+from verillm import eip712
+from verillm.errors import ProofError, SchedulerError
 from verillm.rpc import verillm_pb2 as pb
 from verillm.rpc import verillm_pb2_grpc as rpc
 
@@ -73,10 +72,8 @@ class RemoteWorker:
     def info(self) -> pb.WorkerInfo:
         return self._call(self._stub.Info, pb.Empty(), self._deadlines.info)
 
-    def open(self, job_id: bytes, positions: list[int]) -> pb.Opening:
-        return self._call(
-            self._stub.Open, pb.OpenRequest(job_id=job_id, positions=positions), self._deadlines.open
-        )
+    def open(self, request: pb.OpenRequest) -> pb.Opening:
+        return self._call(self._stub.Open, request, self._deadlines.open)
 
     def judge(self, request: pb.JudgeRequest) -> pb.Verdict:
         return self._call(self._stub.Judge, request, self._deadlines.judge)
@@ -127,27 +124,19 @@ class RemoteWorker:
                     )
                 if kind != "tokens" or on_tokens is None:
                     raise WorkerFailed(f"worker {self.operator}: unexpected message {kind}")
-                if message.tokens.first_index != len(output):
-                    raise WorkerFailed(
-                        f"worker {self.operator}: chunk starts at {message.tokens.first_index}, not {len(output)}"
-                    )
+                first = message.tokens.first_index
+                if first != len(output):
+                    raise WorkerFailed(f"worker {self.operator}: chunk starts at {first}, not {len(output)}")
                 output.extend(message.tokens.tokens)
                 on_tokens(message.tokens)
 
 
-def prefill_message(task_id: bytes, root: bytes) -> Any:
-    """What a worker signs before it learns the kind of its task: EIP-191 over task_id || root."""
-    return encode_defunct(primitive=task_id + root)
-
-
 def check_prefill_signature(task_id: bytes, prefilled: pb.Prefilled, operator: str) -> None:
-    """Raises WorkerFailed unless ``operator`` signed the prefill root."""
+    """Raises WorkerFailed unless ``operator`` signed the prefill root (EIP-191 over task_id || root)."""
     try:
-        signer = Account.recover_message(
-            prefill_message(task_id, prefilled.root), signature=prefilled.signature
-        )
-    except Exception as error:  # eth-account raises several unrelated types on malformed signatures
-        raise WorkerFailed(f"worker {operator}: malformed prefill signature") from error
+        signer = eip712.recover_digest(eip712.prefill_digest(task_id, prefilled.root), prefilled.signature)
+    except ProofError as error:
+        raise WorkerFailed(f"worker {operator}: prefill {error}") from error
     if signer != operator:
         raise WorkerFailed(f"worker {operator}: prefill root signed by {signer}")
 

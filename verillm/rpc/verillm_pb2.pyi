@@ -273,12 +273,16 @@ class Opening(_message.Message):
     def __init__(self, operator: _Optional[bytes] = ..., token_root: _Optional[bytes] = ..., boundaries_root: _Optional[bytes] = ..., rows: _Optional[_Iterable[_Union[RowProof, _Mapping]]] = ...) -> None: ...
 
 class OpenRequest(_message.Message):
-    __slots__ = ("job_id", "positions")
+    __slots__ = ("job_id", "positions", "round_id", "leaf")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    ROUND_ID_FIELD_NUMBER: _ClassVar[int]
+    LEAF_FIELD_NUMBER: _ClassVar[int]
     job_id: bytes
     positions: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, job_id: _Optional[bytes] = ..., positions: _Optional[_Iterable[int]] = ...) -> None: ...
+    round_id: bytes
+    leaf: LeafProof
+    def __init__(self, job_id: _Optional[bytes] = ..., positions: _Optional[_Iterable[int]] = ..., round_id: _Optional[bytes] = ..., leaf: _Optional[_Union[LeafProof, _Mapping]] = ...) -> None: ...
 
 class JudgeRequest(_message.Message):
     __slots__ = ("job_id", "round_id", "worker_commitment", "worker_opening", "verifier_commitments", "verifier_openings", "worker_leaf_index", "worker_leaf_count", "worker_leaf_proof", "verifier_leaves")
