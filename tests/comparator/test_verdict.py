@@ -65,27 +65,45 @@ def test_honest_jobs_pass(table: ToleranceTable) -> None:
         assert judge(observe(job), table).verdict is Verdict.ACCEPT, i
 
 
-def test_int4_is_rejected_by_one_row_and_named_first(table: ToleranceTable) -> None:
-    job = draw_job(np.random.default_rng(3), 4, 8)
-    seen = observe(job)
-    rows = list(seen.rows)
-    for i, (boundary, position) in enumerate((r.boundary, r.position) for r in seen.rows):
-        if position >= 20 and boundary > 0:
-            rows[i] = RowComparison(boundary, position, ratio(0.3), BASE)
-    verdict = judge(JobObservation(tuple(reversed(rows)), seen.margins), table)
-    assert (verdict.verdict, verdict.position, verdict.boundary) == (Verdict.REJECT, 20, 1)
-    assert "row" in verdict.reason
+def replace_rows(job: HonestJob, boundary: int, ratios: list[int]) -> HonestJob:
+    every = list(job.ratios_q40)
+    every[boundary] = tuple(ratios)
+    return HonestJob(tuple(every), job.margins_q24)
+
+
+def test_one_honest_outlier_is_not_enough(table: ToleranceTable) -> None:
+    job = draw_job(np.random.default_rng(9), 8, 8)
+    outlier = replace_rows(job, 2, [int(table.row_tolerance_q40[2] * 1.5), *job.ratios_q40[2][1:]])
+    assert judge(observe(outlier), table).verdict is Verdict.ACCEPT
+
+
+def test_one_foreign_row_is_rejected_and_named(table: ToleranceTable) -> None:
+    job = draw_job(np.random.default_rng(3), 8, 8)
+    rows = list(job.ratios_q40[1])
+    rows[4] = rows[6] = BASE  # D/N = 1: unrelated rows of equal norm
+    seen = observe(replace_rows(job, 1, rows))
+    verdict = judge(JobObservation(tuple(reversed(seen.rows)), seen.margins), table)
+    assert (verdict.verdict, verdict.position, verdict.boundary) == (Verdict.REJECT, 40, 1)
+    assert verdict.reason.startswith("row:")
     assert verdict.false_positive_rate == pytest.approx(1e-6)
 
 
-def test_pooled_rows_catch_what_no_single_row_shows(table: ToleranceTable) -> None:
+@pytest.mark.parametrize("opened", [4, 8, 16])
+def test_int4_is_rejected_by_its_mean_row(table: ToleranceTable, opened: int) -> None:
+    rng = np.random.default_rng(11)
+    for _ in range(20):
+        verdict = judge(observe(draw_job(rng, opened, 1, factor=22.0)), table)
+        assert (verdict.verdict, verdict.position, verdict.boundary) == (Verdict.REJECT, 0, 0)
+
+
+def test_mean_of_rows_names_the_first_beyond_tolerance_or_the_largest(table: ToleranceTable) -> None:
     job = draw_job(np.random.default_rng(4), 16, 8)
     limit = table.row_tolerance_q40[2]
-    ratios = list(job.ratios_q40)
-    ratios[2] = tuple(int(limit * (0.9 if i == 5 else 0.8)) for i in range(16))
-    verdict = judge(observe(HonestJob(tuple(ratios), job.margins_q24)), table)
-    assert (verdict.verdict, verdict.position, verdict.boundary) == (Verdict.REJECT, 50, 2)
-    assert verdict.statistics["relative_l2_2"] > verdict.statistics["relative_l2_limit_2"]
+    for factors, position in (({5: 0.99}, 50), ({5: 1.1, 9: 1.4}, 50)):
+        rows = [int(limit * factors.get(i, 0.98)) for i in range(16)]
+        verdict = judge(observe(replace_rows(job, 2, rows)), table)
+        assert (verdict.verdict, verdict.position, verdict.boundary) == (Verdict.REJECT, position, 2)
+        assert verdict.statistics["relative_l2_2"] > verdict.statistics["relative_l2_limit_2"]
 
 
 def test_forged_text_is_rejected_at_its_first_bad_token(table: ToleranceTable) -> None:
@@ -127,6 +145,7 @@ def test_fp32_has_floors_for_other_hardware() -> None:
         rows = tuple(RowComparison(0, i, r, BASE) for i in range(8))
         return judge(JobObservation(rows, ((50, 0),)), table).verdict
 
+    assert table.boundaries[0].row_reject_q40 == floor
     assert verdict_at(floor) is Verdict.ACCEPT
     assert verdict_at(floor + 1) is Verdict.REJECT
     assert verdict_at(ratio(0.002)) is Verdict.REJECT  # bf16 served as fp32
@@ -204,6 +223,6 @@ def test_calibration_refuses_too_little() -> None:
         calibrate([job] * MIN_JOBS + [HonestJob(((1,),), ())], Dtype.BF16)
     with pytest.raises(ConfigError, match="false_positive_rate"):
         calibrate([job] * MIN_JOBS, Dtype.BF16, 0.5)
-    wild = [HonestJob(((ratio(10.0**-i),),), (0,)) for i in range(4)]
-    with pytest.raises(ConfigError, match="row limit"):
+    wild = [HonestJob(((ratio(2.0 * 20.0**-i),),), (0,)) for i in range(4)]
+    with pytest.raises(ConfigError, match="row tolerance"):
         calibrate(wild, Dtype.BF16)

@@ -1,7 +1,10 @@
 """Tolerances from honest runs of one model.
 
-Rows: log2 of the ratio D/N is taken as normal, with a spread between jobs and one inside a job; limits are
-one-sided prediction limits (Student t), and none is below the dtype's floor.
+Rows: log2 of the ratio D/N spreads between jobs and inside a job. Inside a job its upper tail is heavier
+than a normal one: now and then an honest row is ten times as far off as its neighbours. The tail is taken as
+exponential above the 90th percentile u: P(row > u + x) = 0.1 exp(-x / tail). So one row rejects a job only
+when it is very far off, and the mean over the opened rows (``ToleranceTable.mean_row_limit``) does the rest.
+No limit is below the dtype's floor.
 
 Token margins: most are 0. The positive ones are taken as exponential with mean ``scale``, arriving with a
 probability ``rate`` per token. A single margin passes x with probability rate * exp(-x / scale); the sum over
@@ -18,7 +21,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from verillm.comparator.student import t_quantile
 from verillm.comparator.tolerance import (
     FLOORS_Q40,
     TEST_FAMILIES,
@@ -39,8 +41,14 @@ DEFAULT_FALSE_POSITIVE_RATE = 1e-6
 SAFETY_LOG2 = {Dtype.BF16: 2 * math.log2(1.25), Dtype.FP16: 2 * math.log2(1.25), Dtype.FP32: 0.0}
 """Added to every log2 ratio limit: 1.25 in relative L2, for kernels that differ more than this host's do.
 fp32 has its floor instead."""
-MAX_ROW_LIMIT_LOG2 = 38.0
-"""log2(D/N * 2^40) of relative L2 0.7: rows that far apart have little in common."""
+MAX_REJECT_LOG2 = 39.0
+"""log2(D/N * 2^40) of relative L2 1; unrelated rows are at 40. ``row_reject_q40`` is never above it: where
+the measured tail asks for more, the budget rests on honest rows never being that far apart."""
+MAX_TOLERANCE_LOG2 = 38.0
+"""A calibration whose ``row_tolerance_q40`` would be above D/N = 1/4 is refused."""
+ROW_DIVERGENCE_RATE = 1e-4
+"""Share of honest rows beyond ``row_tolerance_q40``."""
+TAIL_SHARE = 0.1
 MARGIN_SCALE_SAFETY = 1.25
 MARGIN_RATE_SAFETY = 2.0
 """Jobs differ in how often two tokens nearly tie."""
@@ -73,17 +81,32 @@ def _boundary(jobs: Sequence[Sequence[int]], dtype: Dtype, tail: float) -> Bound
     logs = [[log2_ratio(ratio, dtype) for ratio in job] for job in jobs]
     job_mean, job_sd = _mean_sd([math.fsum(job) / len(job) for job in logs])
     rows = [value for job in logs for value in job]
-    row_mean, row_sd = _mean_sd(rows)
-    spread = t_quantile(tail, len(rows) - 1) * row_sd * math.sqrt(1 + 1 / len(rows))
-    limit = max(row_mean + spread, max(rows)) + SAFETY_LOG2[dtype]
-    if limit > MAX_ROW_LIMIT_LOG2:
-        raise ConfigError(f"jobs: the row limit 2^{limit - 40:.1f} is above 2^-2; add honest jobs or rows")
+    _, row_sd = _mean_sd(rows)
+    start, scale = _upper_tail(rows)
+    tolerance = start + scale * math.log(TAIL_SHARE / ROW_DIVERGENCE_RATE) + SAFETY_LOG2[dtype]
+    reject = start + scale * math.log(TAIL_SHARE / tail) + SAFETY_LOG2[dtype]
+    if tolerance > MAX_TOLERANCE_LOG2:
+        raise ConfigError(
+            f"jobs: row tolerance 2^{tolerance - 40:.1f} is above 2^-2; add honest jobs or rows"
+        )
+    floor = FLOORS_Q40[dtype]
     return BoundaryTolerance(
-        row_tolerance_q40=max(math.ceil(2.0**limit), FLOORS_Q40[dtype]),
+        row_tolerance_q40=max(math.ceil(2.0**tolerance), floor),
+        row_reject_q40=max(math.ceil(2.0 ** min(reject, MAX_REJECT_LOG2)), floor),
         job_log2_mean_q16=math.ceil((job_mean + SAFETY_LOG2[dtype]) * 65536),
         job_log2_sd_q16=math.ceil(job_sd * 65536),
         row_log2_sd_q16=math.ceil(row_sd * 65536),
+        row_log2_tail_q16=math.ceil(scale * 65536),
     )
+
+
+def _upper_tail(values: Sequence[float]) -> tuple[float, float]:
+    """(90th percentile, mean excess above it, two standard errors added)."""
+    ordered = sorted(values)
+    count = max(1, round(len(ordered) * TAIL_SHARE))
+    start = ordered[-count - 1]
+    excess = math.fsum(v - start for v in ordered[-count:]) / count
+    return start, excess * (1 + 2 / math.sqrt(count))
 
 
 def calibrate(

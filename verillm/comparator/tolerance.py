@@ -30,13 +30,17 @@ def log2_ratio(ratio_q40: int, dtype: Dtype) -> float:
 
 @dataclass(frozen=True)
 class BoundaryTolerance:
-    """One boundary. ``row_tolerance_q40`` limits each row's D/N. The rest is log2(D/N * 2^40) in Q16: mean
-    over honest jobs (safety included), spread of the jobs' means, spread of single rows."""
+    """One boundary. D/N above ``row_tolerance_q40`` is a divergence that may be disputed on chain; an honest
+    row rarely is (``calibration.ROW_DIVERGENCE_RATE``), so a verdict needs the mean of the opened rows, or one
+    row above ``row_reject_q40``. The rest is log2(D/N * 2^40) in Q16: mean over honest jobs (safety included),
+    spread of the jobs' means, spread of single rows, mean excess in the upper tail of single rows."""
 
     row_tolerance_q40: int
+    row_reject_q40: int
     job_log2_mean_q16: int
     job_log2_sd_q16: int
     row_log2_sd_q16: int
+    row_log2_tail_q16: int
 
 
 @dataclass(frozen=True)
@@ -64,12 +68,13 @@ class ToleranceTable:
 
     def mean_row_limit(self, boundary: int, rows: int, tail: float) -> float:
         """Limit of the mean of ``log2_ratio`` over ``rows`` rows of a new honest job, passed with probability
-        ``tail``: Student t prediction limit; never below the floor."""
+        ``tail``: Student t prediction limit, plus Bernstein's term tail_scale * ln(1 / tail) / rows because
+        single rows have an exponential upper tail; never below the floor."""
         b = self.boundaries[boundary]
-        variance = (b.job_log2_sd_q16 / 65536) ** 2 * (1 + 1 / self.jobs) + (
-            b.row_log2_sd_q16 / 65536
-        ) ** 2 / rows
-        limit = b.job_log2_mean_q16 / 65536 + t_quantile(tail, self.jobs - 1) * math.sqrt(variance)
+        job_sd, row_sd = b.job_log2_sd_q16 / 65536, b.row_log2_sd_q16 / 65536
+        spread = math.sqrt(job_sd**2 * (1 + 1 / self.jobs) + row_sd**2 / rows)
+        outliers = b.row_log2_tail_q16 / 65536 * -math.log(tail) / rows
+        limit = b.job_log2_mean_q16 / 65536 + t_quantile(tail, self.jobs - 1) * spread + outliers
         return max(limit, math.log2(FLOORS_Q40[self.row_dtype]))
 
     def margin_sum_limit(self, tokens: int, tail: float) -> float:

@@ -1,4 +1,9 @@
-"""The verdict over a whole job: every opened row and every token margin, and both pooled."""
+"""The verdict over a whole job: every opened row and every token margin, and both pooled.
+
+A reject names its first divergence, the smallest position and then boundary, of: a row, a token or a finish
+that rejects alone; where the mean of a boundary's rows rejects, its first row beyond ``row_tolerance_q40`` or
+else its largest. If only the sum of the margins rejects, it names the token with the largest margin.
+"""
 
 from __future__ import annotations
 
@@ -62,9 +67,9 @@ def judge(observation: JobObservation, table: ToleranceTable) -> JobVerdict:
     if any(not 0 <= row.boundary < known for row in observation.rows):
         raise ConfigError(f"boundary: an opened row is outside the manifest's {known} boundaries")
     statistics: dict[str, float] = {}
-    single = _single_findings(observation, table)
-    pooled = _pooled_rows(observation, table, statistics) + _pooled_margins(observation, table, statistics)
-    findings = single or pooled
+    findings = _single_findings(observation, table) + _pooled_rows(observation, table, statistics)
+    findings = findings or _pooled_margins(observation, table)
+    statistics.update(_margin_statistics(observation, table))
     rate = table.false_positive_rate
     if not findings:
         return JobVerdict(Verdict.ACCEPT, 0, 0, "within tolerance", statistics, rate)
@@ -75,7 +80,7 @@ def judge(observation: JobObservation, table: ToleranceTable) -> JobVerdict:
 def _single_findings(observation: JobObservation, table: ToleranceTable) -> list[Finding]:
     findings: list[Finding] = []
     for row in observation.rows:
-        limit = table.boundaries[row.boundary].row_tolerance_q40
+        limit = table.boundaries[row.boundary].row_reject_q40
         if exceeds(row.d, row.n, limit):
             found = ratio_q40(row.d, row.n) / 2**40
             reason = f"row: D/N {found:.3g} is above the limit {limit / 2**40:.3g}"
@@ -105,9 +110,11 @@ def _pooled_rows(
         statistics[f"relative_l2_{boundary}"] = _relative_l2(mean)
         statistics[f"relative_l2_limit_{boundary}"] = _relative_l2(limit)
         if mean > limit:
-            worst = rows[max(range(len(logs)), key=logs.__getitem__)]
+            tolerance = table.boundaries[boundary].row_tolerance_q40
+            beyond = [row for row in rows if exceeds(row.d, row.n, tolerance)]
+            first = min((row.position for row in beyond), default=rows[logs.index(max(logs))].position)
             reason = f"rows: mean relative L2 {_relative_l2(mean):.3g} is above {_relative_l2(limit):.3g}"
-            findings.append((worst.position, boundary, reason))
+            findings.append((first, boundary, reason))
     return findings
 
 
@@ -116,18 +123,30 @@ def _relative_l2(log2_q40: float) -> float:
     return math.sqrt(2.0 * 2.0 ** (log2_q40 - 40))
 
 
-def _pooled_margins(
-    observation: JobObservation, table: ToleranceTable, statistics: dict[str, float]
-) -> list[Finding]:
-    if not observation.margins:
-        return []
-    tokens = len(observation.margins)
+def _margin_sum(observation: JobObservation, table: ToleranceTable) -> tuple[int, float]:
+    """(sum of the margins, each clipped at the single-token limit; its limit), Q24."""
     clipped = sum(min(margin, table.token_limit_q24) for _, margin in observation.margins)
-    limit = table.margin_sum_limit(tokens, table.false_positive_rate / TEST_FAMILIES)
-    mean, mean_limit = (x / tokens / 2**24 for x in (clipped, limit))
-    statistics["mean_margin"], statistics["mean_margin_limit"] = mean, mean_limit
-    statistics["max_margin"] = max(margin for _, margin in observation.margins) / 2**24
-    if clipped <= limit:
+    tail = table.false_positive_rate / TEST_FAMILIES
+    return clipped, table.margin_sum_limit(len(observation.margins), tail)
+
+
+def _pooled_margins(observation: JobObservation, table: ToleranceTable) -> list[Finding]:
+    total, limit = _margin_sum(observation, table)
+    if total <= limit:
         return []
     position, _ = max(observation.margins, key=lambda item: item[1])
-    return [(position, TOKEN_BOUNDARY, f"tokens: mean margin {mean:.3g} is above {mean_limit:.3g}")]
+    return [
+        (position, TOKEN_BOUNDARY, f"tokens: margins sum to {total / 2**24:.3g}, above {limit / 2**24:.3g}")
+    ]
+
+
+def _margin_statistics(observation: JobObservation, table: ToleranceTable) -> dict[str, float]:
+    tokens = len(observation.margins)
+    if tokens == 0:
+        return {}
+    total, limit = _margin_sum(observation, table)
+    return {
+        "mean_margin": total / tokens / 2**24,
+        "mean_margin_limit": limit / tokens / 2**24,
+        "max_margin": max(margin for _, margin in observation.margins) / 2**24,
+    }
