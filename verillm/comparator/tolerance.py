@@ -30,10 +30,10 @@ def log2_ratio(ratio_q40: int, dtype: Dtype) -> float:
 
 @dataclass(frozen=True)
 class BoundaryTolerance:
-    """One boundary. D/N above ``row_tolerance_q40`` is a divergence that may be disputed on chain; an honest
-    row rarely is (``calibration.ROW_DIVERGENCE_RATE``), so a verdict needs the mean of the opened rows, or one
-    row above ``row_reject_q40``. The rest is log2(D/N * 2^40) in Q16: mean over honest jobs (safety included),
-    spread of the jobs' means, spread of single rows, mean excess in the upper tail of single rows."""
+    """One boundary. D/N above ``row_tolerance_q40`` is a divergence that may be disputed on chain. Some
+    honest rows are beyond it (``calibration.ROW_DIVERGENCE_RATE``), so a verdict needs the mean of the
+    opened rows, or one row above ``row_reject_q40``. The rest is log2(D/N * 2^40) in Q16: mean over honest
+    jobs (safety included), spread of the jobs' means, spread and mean upper-tail excess of single rows."""
 
     row_tolerance_q40: int
     row_reject_q40: int
