@@ -122,6 +122,8 @@ class Manifest:
         if not isinstance(value["name"], str) or not isinstance(value["tolerance"], dict):
             raise EncodingError("manifest: name must be a string and tolerance an object")
         integers = ("chunk_bytes", "vocab_size", "hidden_size", "max_positions", "sampler_version", "version")
+        numbers: dict[str, Any] = {name: _uint(value[name], name) for name in integers}
+        hashes: dict[str, Any] = {name: _hash(value[name], name) for name in _HASHES}
         return cls(
             name=value["name"],
             row_dtype=_dtype(value["row_dtype"], "row_dtype"),
@@ -130,8 +132,8 @@ class Manifest:
             eos_token_ids=_uints(value["eos_token_ids"], "eos_token_ids"),
             tolerance=value["tolerance"],
             spec=made,
-            **{name: _hash(value[name], name) for name in _HASHES},
-            **{name: _uint(value[name], name) for name in integers},
+            **hashes,
+            **numbers,
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:

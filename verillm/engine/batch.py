@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from transformers import DynamicCache
 
-Layers = list[tuple[torch.Tensor, torch.Tensor]]
+Layers = Sequence[tuple[torch.Tensor, torch.Tensor]]
 """(keys, values) of each layer, [batch, heads, positions, head_dim]."""
+
+
+def layers_of(cache: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """(keys, values) of each layer of a filled DynamicCache."""
+    return [(layer.keys, layer.values) for layer in cache.layers]
 
 
 class Batch:
@@ -36,10 +42,10 @@ class Batch:
         """Drop all other sequences, and the padding that no remaining one needs."""
         spare = min(self.pads[i] for i in indices)
         self.pads = [self.pads[i] - spare for i in indices]
-        old, self.cache = self.cache, DynamicCache()
-        rows = torch.tensor(indices, device=old.layers[0].keys.device)
-        for i, layer in enumerate(old.layers):
-            keys, values = (part.index_select(0, rows)[:, :, spare:] for part in (layer.keys, layer.values))
+        old, self.cache = layers_of(self.cache), DynamicCache()
+        rows = torch.tensor(indices, device=old[0][0].device)
+        for i, layer in enumerate(old):
+            keys, values = (part.index_select(0, rows)[:, :, spare:] for part in layer)
             self.cache.update(keys, values, i)
 
     def next_mask(self, device: torch.device) -> torch.Tensor | None:

@@ -15,25 +15,32 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+from transformers import DynamicCache
 
 from verillm.commitment.job import RowStore
 from verillm.constants import Dtype, FinishReason
+from verillm.engine.batch import Batch, layers_of
 from verillm.engine.finish import GenerationSpec, finish_reason
+from verillm.engine.loading import (
+    ATTENTIONS,
+    TORCH_DTYPES,
+    WEIGHT_DTYPE,
+    cache_argument,
+    check_architecture,
+    eos_token_ids,
+    load_model,
+)
 from verillm.errors import ConfigError, EngineError, InvalidRequest
 from verillm.manifest import Manifest
 from verillm.sampling.sampler import sample
 
 U8 = NDArray[np.uint8]
 F32 = NDArray[np.float32]
+__all__ = ["TORCH_DTYPES", "Engine", "GenerationSpec", "SequenceState"]
 Message = dict[str, str]
 
-TORCH_DTYPES = {Dtype.BF16: torch.bfloat16, Dtype.FP16: torch.float16, Dtype.FP32: torch.float32}
-WEIGHT_DTYPE = Dtype.BF16
-"""Weights are rounded to this dtype before compute, whatever the rows' dtype is."""
 LOGIT_BLOCK = 64
 """Rows per block of logits: 64 rows of 49,152 float32 are 12 MiB."""
-_CHANGED_LOGITS = {"logits_scaling": 1, "logit_scale": 1, "final_logit_softcapping": None}
 
 
 @dataclass
@@ -56,8 +63,8 @@ class Engine:
     """A loaded model. Not thread-safe: one call at a time.
 
     ``boundaries[i]`` is the number of layers run before boundary i; the last must be all layers (the row
-    there is after the final norm). Raises ConfigError for a folder or setting that does not fit, EngineError if the
-    model cannot be loaded.
+    there is after the final norm). ``threads`` None leaves torch's setting; ``attn`` is "sdpa" or "eager".
+    Raises ConfigError for a folder or setting that does not fit, EngineError if the model cannot be loaded.
     """
 
     def __init__(
@@ -74,30 +81,16 @@ class Engine:
         self.threads, self.device = threads, torch.device(device)
         if threads is not None and threads < 1:
             raise ConfigError(f"threads: {threads} must be at least 1")
-        if attn not in ("sdpa", "eager"):
-            raise ConfigError(f"attn: {attn!r} is neither 'sdpa' nor 'eager'")
-        try:
-            self.tokenizer = AutoTokenizer.from_pretrained(self.folder, local_files_only=True)
-            self.model = AutoModelForCausalLM.from_pretrained(
-                self.folder,
-                dtype=TORCH_DTYPES[self.dtype],
-                attn_implementation=attn,
-                local_files_only=True,
-                use_safetensors=True,
-            )
-        except (OSError, ValueError, RuntimeError, ImportError, MemoryError) as error:
-            raise EngineError(f"model: cannot load {self.folder}: {error}") from error
-        self.model.eval().to(self.device)
-        with torch.no_grad():
-            for parameter in self.model.parameters():
-                parameter.copy_(parameter.to(TORCH_DTYPES[WEIGHT_DTYPE]))
-        self._check_architecture()
+        self.model, self.tokenizer = load_model(self.folder, self.dtype, attn)
+        self.model.to(self.device)
+        self._decoder = check_architecture(self.model, self.boundaries)
+        self._cache_argument = cache_argument(self._decoder)
         weight = self.model.get_output_embeddings().weight.detach()
         self._head_t = weight.float().T
         self._weight = weight.to(TORCH_DTYPES[WEIGHT_DTYPE])
         self.vocab_size, self.hidden_size = weight.shape
         self.max_positions: int = self.model.config.max_position_embeddings
-        self.eos_token_ids = _eos_ids(self.model, self.tokenizer)
+        self.eos_token_ids = eos_token_ids(self.model, self.tokenizer)
         self._captured: list[torch.Tensor | None] = [None] * len(self.boundaries)
         last = len(self.boundaries) - 1
         for b, layers in enumerate(self.boundaries):
@@ -115,21 +108,12 @@ class Engine:
                 raise ConfigError(f"{name}: {folder} has {mine}, the manifest says {wanted}; take its model")
         return engine
 
-    def _check_architecture(self) -> None:
-        decoder: Any = self.model.get_decoder()
-        if not all(hasattr(decoder, name) for name in ("layers", "norm")):
-            raise ConfigError(f"model: {type(self.model).__name__} is not of the Llama family (layers, norm)")
-        config = self.model.config
-        for name, neutral in _CHANGED_LOGITS.items():
-            if getattr(config, name, neutral) != neutral:
-                raise ConfigError(f"model: config.{name} changes the logits; the protocol has no such step")
-        if getattr(self.model.get_output_embeddings(), "bias", None) is not None:
-            raise ConfigError("model: the output head has a bias, which the protocol does not know")
-        count = len(decoder.layers)
-        ends = self.boundaries
-        if not ends or list(ends) != sorted(set(ends)) or ends[0] < 1 or ends[-1] != count:
-            raise ConfigError(f"boundaries: {ends} must increase from at least 1 to the {count} layers")
-        self._decoder = decoder
+    def configure(self, *, threads: int, attn: str) -> None:
+        """Use other threads and another attention kernel from now on."""
+        if attn not in ATTENTIONS:
+            raise ConfigError(f"attn: {attn!r} is not one of {', '.join(ATTENTIONS)}")
+        self.threads = threads
+        self.model.set_attn_implementation(attn)
 
     def _capture(self, boundary: int) -> Callable[..., None]:
         def hook(module: torch.nn.Module, inputs: Any, output: Any) -> None:
@@ -179,7 +163,7 @@ class Engine:
             store = self.new_store()
             for b, rows in enumerate(hidden):
                 store.append_rows(b, 0, _bytes(rows[0]))
-            layers = [(layer.keys, layer.values) for layer in cache.layers]
+            layers = layers_of(cache)
         return SequenceState(ids, store, layers, self.logits(store.rows(len(hidden) - 1)[-1:])[0])
 
     def check_tokens(self, tokens: Sequence[int]) -> list[int]:
@@ -200,8 +184,6 @@ class Engine:
         Each sequence's ``output`` and ``finish_reason`` are filled too. The last token of an output is not
         fed, so a store ends with P + O - 1 rows per boundary. Raises InvalidRequest, EngineError or RowError.
         """
-        from verillm.engine.batch import Batch
-
         for state, spec in zip(sequences, specs, strict=True):
             if state.output or not state.layers:
                 raise InvalidRequest("sequences: each must come fresh from prefill")
@@ -235,7 +217,7 @@ class Engine:
             live = going
         return [state.finish_reason for state in sequences if state.finish_reason is not None]
 
-    def _step(self, batch: Any, states: list[SequenceState]) -> None:
+    def _step(self, batch: Batch, states: list[SequenceState]) -> None:
         """Feed each sequence's last output token."""
         ids = torch.tensor([[state.output[-1]] for state in states])
         positions = torch.tensor([[len(state.fed)] for state in states])
@@ -259,9 +241,9 @@ class Engine:
         self._decoder(
             input_ids=ids.to(self.device),
             position_ids=positions.to(self.device),
-            past_key_values=cache,
             attention_mask=attention_mask,
             use_cache=True,
+            **{self._cache_argument: cache},
         )
         hidden = [tensor for tensor in self._captured if tensor is not None]
         self._captured = [None] * len(self.boundaries)
@@ -304,12 +286,3 @@ class _Running:
 def _bytes(rows: torch.Tensor) -> U8:
     """[n, d] as little-endian bytes: uint8 [n, d * itemsize]."""
     return rows.detach().contiguous().cpu().view(torch.uint8).numpy()
-
-
-def _eos_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
-    """EOS ids of the generation config, else of the config, and the tokenizer's; sorted."""
-    found: set[int] = set()
-    for value in (model.generation_config.eos_token_id or model.config.eos_token_id, tokenizer.eos_token_id):
-        if value is not None:
-            found.update(value if isinstance(value, (list, tuple)) else [value])
-    return tuple(sorted(found))
