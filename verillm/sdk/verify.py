@@ -22,10 +22,14 @@ from verillm.params import Params, load_params
 from verillm.rpc.codec import LeafProof, Opening, SignedCommitment
 from verillm.sdk.receipt import Receipt, VerifierEntry
 from verillm.settlement import make_record, record_leaf, round_leaf
-from verillm.types import ModelSpec
+from verillm.types import TOKEN_BOUNDARY, ModelSpec
 
 if TYPE_CHECKING:
     from verillm.manifest import Manifest
+
+
+_WHOLE = ("prompt", "worker-commitment")
+"""Findings whose position is where a list begins that is wrong as a whole."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +58,12 @@ class Report:
 
     @property
     def divergence(self) -> Finding | None:
-        """The failed finding with the first position, token findings after rows of the same position."""
+        """The failed finding that names the first diverging position.
+
+        A finding about one row or token goes before those that only say that a whole list is wrong.
+        """
         placed = [f for f in self.findings if not f.ok and f.position is not None]
-        return min(placed, key=lambda f: (f.position, f.boundary), default=None)
+        return min(placed, key=lambda f: (f.name in _WHOLE, f.position, f.boundary), default=None)
 
 
 class _Checks:
@@ -133,16 +140,18 @@ def _prompt(receipt: Receipt) -> str:
     _require(
         count == job.prompt_tokens, f"prompt: has {count} tokens, the job was signed for {job.prompt_tokens}"
     )
-    _require(
-        token_list_hash(receipt.prompt) == job.prompt_hash, "prompt: does not hash to the signed prompt_hash"
-    )
+    if token_list_hash(receipt.prompt) != job.prompt_hash:
+        reason = f"prompt: positions 0 to {count - 1} do not hash to the signed prompt_hash"
+        raise _Placed(reason, TOKEN_BOUNDARY, 0)
     return f"{count} tokens, as signed"
 
 
 def _commitment(receipt: Receipt, signed: SignedCommitment, role: Role) -> str:
     c = signed.commitment
+    if c.job_id != receipt.job_id:
+        reason = f"commitment.job_id: is of another job, 0x{c.job_id.hex()}; no position belongs to this one"
+        raise _Placed(reason, TOKEN_BOUNDARY, 0)
     expected = {
-        "job_id": receipt.job_id,
         "role": role,
         "attempt": receipt.assignment.attempt,
         "prompt_tokens": len(receipt.prompt),
@@ -162,7 +171,9 @@ def _output(receipt: Receipt) -> str:
     _require(1 <= count <= limit, f"output: has {count} tokens, the job allows 1 to {limit}")
     if receipt.finish_reason is FinishReason.LENGTH and count != limit:
         position = len(receipt.tokens) - 1
-        raise _Placed(f"output: ends after {count} of {limit} tokens as if by length", 0xFFFF, position)
+        raise _Placed(
+            f"output: ends after {count} of {limit} tokens as if by length", TOKEN_BOUNDARY, position
+        )
     parts = receipt.worker_opening.parts
     _require(
         token_root(receipt.tokens) == parts.token_root,
@@ -218,13 +229,14 @@ def _verifier_draw(receipt: Receipt) -> str:
     worker = receipt.worker.commitment.operator
     _require(worker in d.excluded, f"verifier_draw.excluded: must hold the worker {worker}")
     beta = _vrf(receipt, draw.verifier_alpha(d.randomness, receipt.job_id), d.proof)
-    drawn = draw.draw_operators(beta, receipt.job.verifiers, d.stakes, d.excluded)
+    eligible = sum(1 for operator, stake in d.stakes if stake and operator not in d.excluded)
+    drawn = draw.draw_operators(beta, min(receipt.job.verifiers, eligible), d.stakes, d.excluded)
     got = [entry.signed.commitment.operator for entry in receipt.verifiers]
     _require(bool(got), "verifiers: none; a job has at least 1")
     strangers = [operator for operator in got if operator not in drawn]
     _require(not strangers, f"verifiers: {', '.join(strangers)} not among the drawn {', '.join(drawn)}")
     _require(len(set(got)) == len(got), "verifiers: one of them appears twice")
-    return f"{len(got)} of {len(drawn)} drawn verifiers took part"
+    return f"{len(got)} of {receipt.job.verifiers} verifiers took part, from {eligible} eligible operators"
 
 
 def _positions(receipt: Receipt) -> list[int]:
@@ -246,7 +258,7 @@ def _opening(receipt: Receipt, signed: SignedCommitment, opening: Opening, spec:
     _require(receipt.terms.opened_positions > 0, "terms.opened_positions: must be at least 1")
     _require(
         boundaries * len(positions) == len(opening.rows),
-        f"opening.rows: {len(opening.rows)} rows, due are {boundaries} boundaries at {len(positions)} positions",
+        f"opening.rows: has {len(opening.rows)}, due are {boundaries} at each of {len(positions)} positions",
     )
     wanted = {(b, t) for t in positions for b in range(boundaries)}
     missing = wanted - {(row.boundary, row.position) for row in opening.rows}
