@@ -1,8 +1,8 @@
 """Real cheats, each a flag of a real worker. They exist so that the demo and the tests can catch them.
 
-``int4`` serves the model with its linear weights quantised to int4. ``forge`` decodes with half of the layers and
-then runs one honest prefill over the forged text. ``lazy`` never runs the model to verify, commits to made-up
-rows and accepts everything. ``die-after:N`` ends the process after N streamed tokens.
+``int4`` serves the model with its linear weights quantised to int4. ``forge`` decodes with half of the layers
+and then runs one honest prefill over the forged text. ``lazy`` never runs the model to verify, commits to
+made-up rows and accepts everything. ``die-after:N`` ends the process after N streamed tokens.
 """
 
 from __future__ import annotations

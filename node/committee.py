@@ -110,9 +110,14 @@ class Committee:
 
         return list(self._pool.map(guarded, items))
 
-    def recompute(self, job: RoundJob, randomness: bytes) -> tuple[Draw | None, list[codec.SignedCommitment]]:
-        """Draw verifiers and collect their commitments. One that fails is passed over and the draw is repeated
-        without it, so the others stay; fewer than asked for take part only if the pool has no more."""
+    def recompute(
+        self, job: RoundJob, randomness: bytes
+    ) -> tuple[Draw | None, list[codec.SignedCommitment]]:
+        """Draw verifiers and collect their commitments.
+
+        One that fails is excluded and the draw repeated, so the others stay; fewer than asked for take part
+        only if the pool has no more.
+        """
         model_id = job.job.model_id
         excluded = {job.operator}
         done: dict[str, codec.SignedCommitment] = {}

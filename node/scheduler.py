@@ -19,7 +19,6 @@ from node.remote import TaskResult, WorkerFailed
 from node.serving import NotFound, refusals
 from node.store import Store, StoredJob
 from verillm import eip712, vrf
-from verillm.chain import ChainClient
 from verillm.constants import Role
 from verillm.errors import InvalidRequest, SchedulerError, VeriLLMError
 from verillm.manifest import Manifest
@@ -37,7 +36,6 @@ class SchedulerService(rpc.SchedulerServicer):
     def __init__(
         self,
         key: LocalAccount,
-        chain: ChainClient,
         domain: eip712.Domain,
         manifests: Mapping[bytes, Manifest],
         store: Store,
@@ -47,7 +45,6 @@ class SchedulerService(rpc.SchedulerServicer):
         log: NodeLog,
     ) -> None:
         self._key = key
-        self._chain = chain
         self._domain = domain
         self._manifests = manifests
         self._store = store

@@ -12,6 +12,9 @@ from node.log import NodeLog
 from node.remote import CHANNEL_OPTIONS
 from verillm import errors
 
+HANDLER_THREADS = 64
+"""gRPC handler threads: each running task or open stream holds one."""
+
 
 class NotFound(errors.VeriLLMError):
     """A model or job that this node does not have."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -13,9 +12,8 @@ from eth_account.signers.local import LocalAccount
 
 from node.checks import check_context, check_submission, check_tokens
 from node.held import HeldJob, HeldJobs
-from node.judging import Judge
+from node.judging import Judge, ServedModel
 from node.log import NodeLog, short
-from node.runner import ModelRunner
 from node.serving import NotFound, refusals
 from verillm import eip712
 from verillm.commitment import build_commitment, prefill_root
@@ -23,19 +21,10 @@ from verillm.constants import FinishReason, Role
 from verillm.engine.finish import GenerationSpec
 from verillm.engine.transformers_engine import SequenceState
 from verillm.errors import EngineError, InvalidRequest, RowError
-from verillm.manifest import Manifest
 from verillm.rpc import codec
 from verillm.rpc import verillm_pb2 as pb
 from verillm.rpc import verillm_pb2_grpc as rpc
 from verillm.types import Commitment
-
-
-@dataclass(frozen=True)
-class ServedModel:
-    """A model that this worker runs: its manifest and the thread that owns the engine."""
-
-    manifest: Manifest
-    runner: ModelRunner
 
 
 class WorkerService(rpc.WorkerServicer):

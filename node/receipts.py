@@ -1,0 +1,91 @@
+"""Fill a receipt from what a scheduler holds once a job's round is settled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from node.assignment import Draw
+from node.committee import Findings, RoundJob
+from verillm.chain.addresses import AddressBook
+from verillm.rpc import codec
+from verillm.sdk.receipt import (
+    Assignment,
+    Receipt,
+    RoundPlace,
+    SettlementPlace,
+    Terms,
+    VerifierDraw,
+    VerifierEntry,
+)
+from verillm.types import SettlementRecord
+
+Stakes = Sequence[tuple[str, int]]
+
+
+@dataclass(frozen=True)
+class RoundFacts:
+    """What all jobs of one round share: its number, roots and the two randomness values (32 bytes each)."""
+
+    round_id: int
+    root: bytes
+    verification_root: bytes
+    verifier_randomness: bytes
+    position_randomness: bytes
+
+
+def make_receipt(
+    book: AddressBook,
+    vrf_public_key: bytes,
+    job: RoundJob,
+    worker_leaf: codec.LeafProof,
+    worker_stakes: Stakes,
+    drawn: Draw,
+    verifier_stakes: Stakes,
+    findings: Findings,
+    facts: RoundFacts,
+    record: SettlementRecord,
+    settlement_root: bytes,
+    settlement_leaf: codec.LeafProof,
+) -> Receipt | None:
+    """The receipt, or None if the worker withheld its opening: then there is nothing to verify."""
+    if findings.worker_opening is None:
+        return None
+    params = book.params
+    draw = job.stored.draw
+    return Receipt(
+        chain_id=book.chain_id,
+        contract=book.rounds,
+        staking=book.staking,
+        terms=Terms(params.opened_positions, params.verifier_fee_bps, params.scheduler_fee_bps),
+        job=job.job,
+        job_signature=job.submission.signature,
+        job_id=job.job_id,
+        prompt=job.submission.prompt,
+        output=tuple(job.output),
+        stop=job.submission.stop,
+        finish_reason=job.worker.commitment.finish_reason,
+        worker=job.worker,
+        worker_opening=findings.worker_opening,
+        assignment=Assignment(
+            epoch=draw["epoch"],
+            attempt=draw["attempt"],
+            vrf_public_key=vrf_public_key,
+            proof=bytes.fromhex(draw["proof"]),
+            stakes=tuple(worker_stakes),
+            excluded=tuple(draw["excluded"]),
+        ),
+        round=RoundPlace(facts.round_id, facts.root, worker_leaf, facts.verification_root),
+        verifier_draw=VerifierDraw(
+            epoch=drawn.epoch,
+            randomness=facts.verifier_randomness,
+            proof=drawn.proof,
+            stakes=tuple(verifier_stakes),
+            excluded=drawn.excluded,
+        ),
+        verifiers=tuple(
+            VerifierEntry(j.member.signed, j.member.leaf, j.opening, j.verdict) for j in findings.judged
+        ),
+        position_randomness=facts.position_randomness,
+        settlement=SettlementPlace(record, settlement_root, settlement_leaf),
+    )
