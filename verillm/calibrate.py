@@ -30,7 +30,8 @@ from verillm.model_store import manifest_path
 from verillm.sampling.sampler import margins
 from verillm.types import SamplingParams
 
-OUTPUT_TOKENS = 40
+OUTPUT_TOKENS = 32
+BATCH_SIZES = (1, 4, 2, 4, 3, 4, 4, 2)
 THREADS = (1, 2)
 TOPICS = (
     "List three uses of copper.",
@@ -86,11 +87,11 @@ def calibrate(
 
 
 def measure(engine: Engine, jobs: int, progress: Progress = lambda line: None) -> list[HonestJob]:
-    """Run ``jobs`` honest jobs in batches of 1, 2, 3 and 4 and compare decode with prefill."""
+    """Run ``jobs`` honest jobs in batches of 1 to 4 and compare decode with prefill."""
     found: list[HonestJob] = []
     batch = 0
     while len(found) < jobs:
-        size = min(1 + batch % 4, jobs - len(found))
+        size = min(BATCH_SIZES[batch % len(BATCH_SIZES)], jobs - len(found))
         numbers = range(len(found), len(found) + size)
         specs = [_spec(number) for number in numbers]
         engine.configure(threads=THREADS[batch % 2], attn="sdpa" if batch % 3 else "eager")
@@ -109,9 +110,12 @@ def measure(engine: Engine, jobs: int, progress: Progress = lambda line: None) -
 
 def _prompt(engine: Engine, number: int) -> list[int]:
     """Chat and plain prompts, from a few tokens to a few hundred."""
-    topic = TOPICS[number % len(TOPICS)]
+    count = len(TOPICS)
+    topic, other = TOPICS[number % count], TOPICS[(3 * number + number // count) % count]
+    if number >= count:
+        topic = f"{topic} {other} {number}"
     if number % 4 == 3:
-        tokens = engine.encode(" ".join(TOPICS[: 1 + number % len(TOPICS)]) + " " + topic)
+        tokens = engine.encode(" ".join(TOPICS[: 1 + number % count]) + " " + topic)
     elif engine.tokenizer.chat_template and number % 2 == 0:
         tokens = engine.chat([{"role": "user", "content": topic}])
     else:
@@ -132,7 +136,9 @@ def _compare(engine: Engine, state: SequenceState, spec: GenerationSpec, prompt:
     ratios = []
     for boundary in range(len(engine.boundaries)):
         d, n = rows_statistics(state.store.rows(boundary), own.rows(boundary), engine.dtype)
-        ratios.append(tuple(ratio_q40(int(a), int(b)) for a, b in zip(d, n, strict=True)))
+        # Bit-equal rows (prompt rows that the same kernel made twice) tell nothing about other hosts.
+        different = [ratio_q40(int(a), int(b)) for a, b in zip(d, n, strict=True) if a > 0]
+        ratios.append(tuple(different or [0]))
     final = own.rows(len(engine.boundaries) - 1)[prompt - 1 :]
     found: list[int] = []
     for start, logits in engine.logit_blocks(final):
