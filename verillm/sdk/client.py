@@ -223,8 +223,8 @@ class Client:
     def _tokens(self, prompt: Prompt, model: KnownModel) -> tuple[int, ...]:
         if not prompt:
             raise InvalidRequest("prompt: is empty; give text, messages or token ids")
-        if all(isinstance(item, int) for item in prompt):
-            return tuple(int(token) for token in prompt)  # type: ignore[call-overload]
+        if all(type(item) is int for item in prompt):
+            return tuple(prompt)  # type: ignore[arg-type]
         if model.text is None:
             raise ConfigError(
                 f"tokenizer: {model.folder} has no tokenizer.json; give the model folder, or token ids"

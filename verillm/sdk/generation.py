@@ -78,8 +78,12 @@ def wait_receipt(scheduler: SchedulerConnection, job_id: bytes, timeout: float) 
     deadline = time.monotonic() + timeout
     while True:
         status = scheduler.job_status(job_id)
-        if status.state in WITH_RECEIPT and status.receipt_json:
-            return status.receipt_json
+        if status.state in WITH_RECEIPT:
+            if status.receipt_json:
+                return status.receipt_json
+            raise SchedulerError(
+                f"job 0x{job_id.hex()}: has no receipt, the worker withheld its rows; nothing is charged"
+            )
         if status.state == "failed":
             raise SchedulerError(f"job 0x{job_id.hex()}: failed: {status.error}; nothing is charged")
         if time.monotonic() >= deadline:

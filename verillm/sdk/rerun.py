@@ -1,4 +1,4 @@
-"""The model's word on a receipt: one prefill over its tokens, whatever its hashes say. Needs the worker extra."""
+"""The model's word on a receipt: one prefill over its tokens, whatever its hashes say. Needs torch."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eth_utils import to_checksum_address
@@ -66,21 +67,6 @@ class Report:
         return min(placed, key=lambda f: (f.name in _WHOLE, f.position, f.boundary), default=None)
 
 
-class _Checks:
-    """Runs checks; each returns its message or raises a typed error, which becomes a failed finding."""
-
-    def __init__(self) -> None:
-        self.findings: list[Finding] = []
-
-    def run(self, name: str, check: Callable[[], str], boundary: int | None = None) -> None:
-        try:
-            self.findings.append(Finding(name, True, check(), boundary))
-        except _Placed as error:
-            self.findings.append(Finding(name, False, str(error), error.boundary, error.position))
-        except VeriLLMError as error:
-            self.findings.append(Finding(name, False, str(error)))
-
-
 class _Placed(ProofError):
     """A failed proof about one boundary and position."""
 
@@ -89,26 +75,39 @@ class _Placed(ProofError):
         self.boundary, self.position = boundary, position
 
 
+def run_check(name: str, check: Callable[[], str]) -> Finding:
+    """A check's finding: its message, or the typed error that it raised."""
+    try:
+        return Finding(name, True, check())
+    except _Placed as error:
+        return Finding(name, False, str(error), error.boundary, error.position)
+    except VeriLLMError as error:
+        return Finding(name, False, str(error))
+
+
 def check_receipt(receipt: Receipt, spec: ModelSpec | None = None) -> list[Finding]:
     """Every check that needs neither model nor network; a failed one never stops the others.
 
     ``spec`` is the manifest's; without it, row openings cannot be checked and count as failed.
     """
-    checks = _Checks()
-    checks.run("job", lambda: _job(receipt))
-    checks.run("prompt", lambda: _prompt(receipt))
-    checks.run("worker-commitment", lambda: _commitment(receipt, receipt.worker, Role.WORKER))
-    checks.run("output", lambda: _output(receipt))
-    checks.run("worker-draw", lambda: _worker_draw(receipt))
-    checks.run("round", lambda: _leaf(receipt, receipt.worker, receipt.round.leaf, receipt.round.root))
-    checks.run("worker-opening", lambda: _opening(receipt, receipt.worker, receipt.worker_opening, spec))
-    checks.run("verifier-draw", lambda: _verifier_draw(receipt))
+    rounds = receipt.round
+    opening = receipt.worker_opening
+    checks: list[tuple[str, Callable[[], str]]] = [
+        ("job", lambda: _job(receipt)),
+        ("prompt", lambda: _prompt(receipt)),
+        ("worker-commitment", lambda: _commitment(receipt, receipt.worker, Role.WORKER)),
+        ("output", lambda: _output(receipt)),
+        ("worker-draw", lambda: _worker_draw(receipt)),
+        ("round", lambda: _leaf(receipt, receipt.worker, rounds.leaf, rounds.root)),
+        ("worker-opening", lambda: _opening(receipt, receipt.worker, opening, spec)),
+        ("verifier-draw", lambda: _verifier_draw(receipt)),
+        ("settlement", lambda: _settlement(receipt)),
+    ]
     for i, entry in enumerate(receipt.verifiers):
-        checks.run(f"verifier-{i}", lambda entry=entry: _verifier(receipt, entry, spec))  # type: ignore[misc]
-    checks.run("settlement", lambda: _settlement(receipt))
+        checks.append((f"verifier-{i}", partial(_verifier, receipt, entry, spec)))
     if spec is not None:
-        checks.run("model", lambda: _model(receipt, spec))
-    return checks.findings
+        checks.append(("model", lambda: _model(receipt, spec)))
+    return [run_check(name, check) for name, check in checks]
 
 
 def verify_receipt(receipt: Receipt, engine: Any, manifest: Manifest) -> Report:

@@ -1,0 +1,76 @@
+"""The chain's word on a receipt: roots, randomness and stakes that the receipt repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from verillm.errors import ProofError
+from verillm.sdk.receipt import Receipt
+from verillm.sdk.verify import Finding, run_check
+
+if TYPE_CHECKING:
+    from verillm.chain import ChainClient
+
+
+def check_chain(receipt: Receipt, chain: ChainClient) -> list[Finding]:
+    """Compare the receipt with the deployment that ``chain`` talks to; one finding per fact.
+
+    Raises ChainError if the endpoint fails; a receipt of another deployment is a failed finding.
+    """
+    book = chain.addresses
+    home = run_check("chain-deployment", lambda: _deployment(receipt, chain))
+    if not home.ok:
+        return [home]
+    info = chain.round(receipt.round.round_id)
+    job, a, d = receipt.job, receipt.assignment, receipt.verifier_draw
+    facts: dict[str, list[tuple[str, Any, Any]]] = {
+        "chain-round": [
+            ("scheduler", job.scheduler, info.scheduler),
+            ("model_id", job.model_id, info.model_id),
+            ("round.root", receipt.round.root, info.root),
+            ("round.leaf.count", receipt.round.leaf.count, info.jobs),
+            ("round.verification_root", receipt.round.verification_root, info.verification_root),
+        ],
+        "chain-randomness": [
+            ("verifier_draw.randomness", d.randomness, chain.randomness(info.verifier_request)),
+            ("position_randomness", receipt.position_randomness, chain.randomness(info.position_request)),
+        ],
+        "chain-stakes": [
+            ("assignment.stakes", list(a.stakes), list(map(tuple, chain.stakes(job.model_id, a.epoch)))),
+            ("verifier_draw.stakes", list(d.stakes), list(map(tuple, chain.stakes(job.model_id, d.epoch)))),
+        ],
+        "chain-settlement": [("settlement.root", receipt.settlement.root, info.settlement_root)],
+        "chain-terms": [
+            (f"terms.{name}", getattr(receipt.terms, name), getattr(book.params, name))
+            for name in ("opened_positions", "verifier_fee_bps", "scheduler_fee_bps")
+        ],
+    }
+    return [home, *(run_check(name, _equal(pairs)) for name, pairs in facts.items())]
+
+
+def _deployment(receipt: Receipt, chain: ChainClient) -> str:
+    book = chain.addresses
+    return _equal(
+        [
+            ("chain_id", receipt.chain_id, chain.chain_id),
+            ("contract", receipt.contract, book.rounds),
+            ("staking", receipt.staking, book.staking),
+        ]
+    )()
+
+
+def _equal(pairs: list[tuple[str, Any, Any]]) -> Callable[[], str]:
+    def check() -> str:
+        for name, claimed, true in pairs:
+            if claimed != true:
+                raise ProofError(f"{name}: is {_shown(claimed)}, the chain has {_shown(true)}")
+        return "as on chain: " + ", ".join(name for name, _, _ in pairs)
+
+    return check
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bytes):
+        return "0x" + value.hex()
+    return f"another list ({len(value)} entries)" if isinstance(value, list) else str(value)
