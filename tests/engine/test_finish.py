@@ -47,7 +47,7 @@ def test_stop_string_across_tokens():
         ([0, 1], FinishReason.EOS, (), 1),  # EOS that is none
         ([0, 1, 2, 3], FinishReason.LENGTH, ("bc",), 2),  # went on after a stop string
         ([0, 1, 2], FinishReason.EOS, ("bc",), 2),  # right end, wrong reason
-        (list(range(8)) + [0], FinishReason.LENGTH, (), 7),  # longer than the limit
+        ([*range(8), 0], FinishReason.LENGTH, (), 7),  # longer than the limit
         ([], FinishReason.LENGTH, (), 0),
     ],
 )
