@@ -45,7 +45,7 @@ def calibrate_model(args: argparse.Namespace) -> int:
         raise ConfigError(f"{error.name}: not installed; pip install 'verillm[worker]'") from error
     dtype = Dtype[args.dtype.upper()]
     folder = resolve(args.model)
-    manifest = calibrate(folder, dtype, jobs=args.jobs, progress=_note)
+    manifest = calibrate(folder, dtype, jobs=args.jobs, save=False, progress=_note)
     path = args.out or manifest_path(folder, dtype)
     manifest.save(path)
     print(f"{path}: model id 0x{manifest.model_id.hex()}")

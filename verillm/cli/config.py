@@ -89,8 +89,10 @@ def read_network(args: argparse.Namespace) -> Network:
     path = Path(args.network or DEFAULT_FILE)
     network = _from_file(path) if args.network or path.is_file() else Network()
     names = ("rpc", "scheduler", "address_book", "models", "keyfile", "password_file")
-    flags = {name: value for name in names if (value := getattr(args, name, None)) is not None}
-    return replace(network, **{k: tuple(v) if k == "models" else v for k, v in flags.items()})
+    flags: dict[str, Any] = {name: v for name in names if (v := getattr(args, name, None)) is not None}
+    if "models" in flags:
+        flags["models"] = tuple(flags["models"])
+    return replace(network, **flags)
 
 
 def _from_file(path: Path) -> Network:

@@ -15,9 +15,10 @@ from verillm.constants import Verdict
 from verillm.errors import ConfigError
 from verillm.manifest import Manifest
 from verillm.model_store import DEFAULT_MODEL, resolve
+from verillm.sdk.findings import Finding, Report
 from verillm.sdk.models import load_models
 from verillm.sdk.receipt import Receipt
-from verillm.sdk.verify import Finding, Report, check_receipt, verify_receipt
+from verillm.sdk.verify import check_receipt, verify_receipt
 from verillm.types import TOKEN_BOUNDARY
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from verillm.errors import ProofError
+from verillm.sdk.findings import Finding, run_check
 from verillm.sdk.receipt import Receipt
-from verillm.sdk.verify import Finding, run_check
 
 if TYPE_CHECKING:
     from verillm.chain import ChainClient

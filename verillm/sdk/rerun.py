@@ -13,8 +13,8 @@ from verillm.constants import Verdict
 from verillm.engine.transformers_engine import Engine
 from verillm.errors import InvalidRequest, RowError
 from verillm.manifest import Manifest
+from verillm.sdk.findings import Finding
 from verillm.sdk.receipt import Receipt
-from verillm.sdk.verify import Finding
 from verillm.types import TOKEN_BOUNDARY
 from verillm.verification import observe
 
