@@ -12,7 +12,7 @@ from node.behaviour import Behaviour
 from node.challenges import Challenger
 from node.held import HeldJobs
 from node.judging import Judge, ServedModel
-from node.juror import Juror, SaltStore
+from node.juror import Juror, VoteStore
 from node.log import NodeLog
 from node.runner import ModelRunner
 from node.serving import HANDLER_THREADS, start_server
@@ -60,8 +60,8 @@ class WorkerNode:
         service = WorkerService(key, chain.domain, self._models, held, judge, log)
         rpc.add_WorkerServicer_to_server(service, self._server)
         self._server.start()
-        salts = SaltStore(options.state / f"votes-{key.address}.sqlite")
-        self._juror = Juror(key, chain, self._models, held, options.scheduler, salts, options.poll, log)
+        votes = VoteStore(options.state / f"votes-{key.address}.sqlite")
+        self._juror = Juror(key, chain, self._models, options.scheduler, votes, options.poll, log)
         self._juror.start()
         log.info("serving", port=self.port, models=len(self._models), address=key.address)
 

@@ -19,9 +19,9 @@ from verillm.errors import VeriLLMError
 from verillm.manifest import Manifest
 
 TOKEN = 10**18
-EPILOG = f"""The operator's key comes from --keyfile and --password-file (an eth keyfile, as made by `cast wallet
-new`), or from the environment variable {KEY_VARIABLE} (64 hex digits). It signs commitments and verdicts and pays
-gas, so the address needs some of the chain's coin; challenges and disputes also need the token for their bond."""
+EPILOG = f"""The operator's key comes from --keyfile and --password-file (an eth keyfile, as made by
+`cast wallet new`), or from the environment variable {KEY_VARIABLE} (64 hex digits). It signs commitments and
+verdicts and pays gas, so its address needs some of the chain's coin; disputes also need tokens for a bond."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -42,40 +42,40 @@ def _parser() -> argparse.ArgumentParser:
         "worker", parents=[common], help="run models: inference, verification, jury duty", epilog=EPILOG
     )
     worker.add_argument("--port", type=int, required=True, help="gRPC port to listen on")
-    worker.add_argument("--model", required=True, metavar="FOLDER", help="folder with the model's safetensors")
+    worker.add_argument("--model", required=True, metavar="FOLDER", help="folder with the safetensors")
     worker.add_argument(
         "--manifest", action="append", required=True, metavar="FILE",
         help="manifest to serve the model under (one per row dtype; repeat for more)",
     )  # fmt: skip
     worker.add_argument(
-        "--scheduler", required=True, metavar="HOST:PORT", help="where jurors fetch transcripts of disputed jobs"
+        "--scheduler", required=True, metavar="HOST:PORT", help="has the transcripts of disputed jobs"
     )
     worker.add_argument("--state", required=True, metavar="DIR", help="folder for jury votes until revealed")
-    worker.add_argument("--threads", type=int, metavar="N", help="CPU threads of the model (default: torch's)")
+    worker.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: torch's)")
     worker.add_argument("--max-batch", type=int, default=8, metavar="N", help="sequences decoded together")
     worker.add_argument(
-        "--cheat", metavar="KIND", help="cheat, to be caught: int4, forge, lazy or die-after:N (demo and tests)"
+        "--cheat", metavar="KIND", help="cheat and be caught (demo): int4, forge, lazy, die-after:N"
     )
 
     scheduler = commands.add_parser(
         "scheduler", parents=[common], help="take jobs, draw workers and verifiers, settle", epilog=EPILOG
     )
     scheduler.add_argument("--port", type=int, required=True, help="gRPC port to listen on")
-    scheduler.add_argument("--state", required=True, metavar="DIR", help="folder for jobs, rounds and receipts")
+    scheduler.add_argument("--state", required=True, metavar="DIR", help="folder for jobs and receipts")
     scheduler.add_argument(
-        "--manifest", action="append", required=True, metavar="FILE", help="manifest of a model to serve; repeat"
+        "--manifest", action="append", required=True, metavar="FILE", help="model to serve; repeat"
     )
     scheduler.add_argument(
-        "--round-interval", type=float, default=10.0, metavar="S", help="seconds between two rounds (default 10)"
+        "--round-interval", type=float, default=10.0, metavar="S", help="seconds between rounds (10)"
     )
 
     register = commands.add_parser(
         "register", parents=[common], help="stake and publish the worker's endpoint on chain", epilog=EPILOG
     )
     register.add_argument("--endpoint", required=True, metavar="HOST:PORT", help="where schedulers reach it")
-    register.add_argument("--stake", type=float, required=True, metavar="TOKENS", help="whole tokens to stake")
+    register.add_argument("--stake", type=float, required=True, metavar="N", help="tokens to stake")
     register.add_argument(
-        "--manifest", action="append", required=True, metavar="FILE", help="model to join the pool of; repeat"
+        "--manifest", action="append", required=True, metavar="FILE", help="model whose pool to join"
     )
     return parser
 
