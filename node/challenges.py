@@ -11,8 +11,7 @@ from node.held import HeldJob
 from node.log import NodeLog
 from verillm.chain import ChainClient
 from verillm.commitment import OutputMatrix, RowOpening
-from verillm.comparator import row_statistics
-from verillm.comparator.compare import exceeds
+from verillm.comparator.compare import exceeds, row_statistics
 from verillm.constants import Dtype
 from verillm.errors import ChainError, VeriLLMError
 from verillm.manifest import Manifest
