@@ -8,25 +8,19 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import solcx
 from solcx.exceptions import SolcError
 
+from verillm.chain.artifacts import ABI_DIR
 from verillm.errors import ChainError, ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
-ABI_DIR = Path(__file__).parent / "abi"
 HASH_FILE = "sources.json"
 SOLC = ROOT / "scripts" / "solc"
-SETTINGS = {
-    "optimizer": {"enabled": True, "runs": 200},
-    "viaIR": True,
-    "evmVersion": "cancun",
-    "metadata": {"bytecodeHash": "none", "appendCBOR": False},
-    "outputSelection": {"*": {"*": ["abi", "evm.bytecode.object", "evm.deployedBytecode.object"]}},
-}
 MAX_CODE_BYTES = 24_576
 """EIP-170 limit of deployed code."""
 _IMPORT = re.compile(r"""import\s+(?:[^"';]*?\sfrom\s+)?["']([^"']+)["']\s*;""")
@@ -36,9 +30,7 @@ def read_sources(root: Path = ROOT) -> dict[str, str]:
     """Path to content of every file of ``contracts/src`` and of all that they import. Raises ConfigError."""
     pending = [p.relative_to(root).as_posix() for p in sorted((root / "contracts" / "src").rglob("*.sol"))]
     if not pending:
-        raise ConfigError(
-            f"contracts: no Solidity files in {root}/contracts/src; use a source checkout"
-        )
+        raise ConfigError(f"contracts: no Solidity files in {root}/contracts/src; use a source checkout")
     sources: dict[str, str] = {}
     while pending:
         name = pending.pop()
@@ -66,9 +58,25 @@ def _resolve(importer: str, target: str) -> str:
     return "/".join(parts)
 
 
-def source_hash(sources: dict[str, str]) -> str:
+def compiler_settings(root: Path = ROOT) -> dict[str, Any]:
+    """solc's settings as ``foundry.toml`` has them, so that forge tests the code that is deployed."""
+    try:
+        profile = tomllib.loads((root / "foundry.toml").read_text())["profile"]["default"]
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"contracts: cannot read foundry.toml: {error}; use a source checkout") from error
+    return {
+        "optimizer": {"enabled": profile["optimizer"], "runs": profile["optimizer_runs"]},
+        "viaIR": profile["via_ir"],
+        "evmVersion": profile["evm_version"],
+        "metadata": {"bytecodeHash": "none", "appendCBOR": False},
+        "outputSelection": {"*": {"*": ["abi", "evm.bytecode.object", "evm.deployedBytecode.object"]}},
+    }
+
+
+def source_hash(root: Path = ROOT) -> str:
     """SHA-256 hex over sources and compiler settings."""
-    return hashlib.sha256(json.dumps([SETTINGS, sources], sort_keys=True).encode()).hexdigest()
+    content = [compiler_settings(root), read_sources(root)]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def compiled_hash() -> str | None:
@@ -85,7 +93,7 @@ def compile_contracts(root: Path = ROOT, solc: Path = SOLC) -> dict[str, dict[st
     standard = {
         "language": "Solidity",
         "sources": {name: {"content": text} for name, text in read_sources(root).items()},
-        "settings": SETTINGS,
+        "settings": compiler_settings(root),
     }
     if not solc.exists():
         raise ConfigError(f"solc: {solc} is missing; use a source checkout and run `make setup`")
@@ -99,14 +107,14 @@ def compile_contracts(root: Path = ROOT, solc: Path = SOLC) -> dict[str, dict[st
             code, deployed = (artifact["evm"][k]["object"] for k in ("bytecode", "deployedBytecode"))
             if len(deployed) // 2 > MAX_CODE_BYTES:
                 raise ChainError(f"{name}: {len(deployed) // 2} bytes of code; the limit is {MAX_CODE_BYTES}")
-            if code or source.startswith("contracts/src/interfaces/"):
+            if code and not source.startswith("contracts/src/libraries/"):
                 compiled[name] = {"abi": artifact["abi"], "bytecode": code}
     return compiled
 
 
 def write_artifacts(root: Path = ROOT, solc: Path = SOLC) -> bool:
     """Bring ``abi/`` up to date; False if it was already."""
-    digest = source_hash(read_sources(root))
+    digest = source_hash(root)
     if digest == compiled_hash():
         return False
     compiled = compile_contracts(root, solc)
@@ -117,14 +125,6 @@ def write_artifacts(root: Path = ROOT, solc: Path = SOLC) -> bool:
         (ABI_DIR / f"{name}.json").write_text(json.dumps(artifact, separators=(",", ":")) + "\n")
     (ABI_DIR / HASH_FILE).write_text(json.dumps({"sha256": digest}) + "\n")
     return True
-
-
-def load_artifact(name: str) -> dict[str, Any]:
-    """{abi, bytecode} of a contract. Raises ConfigError if it was not compiled."""
-    path = ABI_DIR / f"{name}.json"
-    if not path.exists():
-        raise ConfigError(f"contracts: {path.name} is missing; run `python -m verillm.chain.compile`")
-    return json.loads(path.read_text())
 
 
 if __name__ == "__main__":

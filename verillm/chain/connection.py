@@ -24,6 +24,7 @@ from web3.contract import Contract
 from web3.exceptions import (
     ContractCustomError,
     ContractLogicError,
+    LogTopicError,
     TransactionNotFound,
     Web3Exception,
     Web3RPCError,
@@ -52,6 +53,10 @@ class Event:
     args: dict[str, Any]
     block: int
     transaction: bytes
+
+
+Receipt = dict[str, Any]
+"""A transaction receipt as eth_getTransactionReceipt gives it."""
 
 
 class Connection:
@@ -91,7 +96,7 @@ class Connection:
         with self._translated(name):
             return contract.get_function_by_name(name)(*args).call()
 
-    def send(self, contract: Contract, name: str, *args: Any) -> dict[str, Any]:
+    def send(self, contract: Contract, name: str, *args: Any) -> Receipt:
         """Send one transaction and wait for its receipt. Raises ChainError also if it reverts."""
         with self._translated(name):
             data = contract.encode_abi(name, args)
@@ -103,11 +108,11 @@ class Connection:
             data = self.web3.eth.contract(abi=abi, bytecode=bytecode).constructor(*args).data_in_transaction
         return self._transact("deploy", {"data": data})["contractAddress"]
 
-    def transfer(self, to: str, wei: int) -> dict[str, Any]:
+    def transfer(self, to: str, wei: int) -> Receipt:
         """Send ``wei`` of the chain's coin."""
         return self._transact("transfer", {"to": Web3.to_checksum_address(to), "value": wei})
 
-    def _transact(self, name: str, fields: dict[str, Any]) -> dict[str, Any]:
+    def _transact(self, name: str, fields: dict[str, Any]) -> Receipt:
         account = self.account
         if account is None:
             raise ChainError(f"{name}: this client has no key; give it an account to send transactions")
@@ -139,7 +144,7 @@ class Connection:
             raise ChainError(f"{name}: transaction 0x{digest.hex()} reverted without a reason")
         return receipt
 
-    def wait_receipt(self, transaction: bytes, name: str = "transaction") -> dict[str, Any]:
+    def wait_receipt(self, transaction: bytes, name: str = "transaction") -> Receipt:
         """Wait until a transaction is in a block. Raises ChainError after RECEIPT_SECONDS."""
         deadline = time.monotonic() + RECEIPT_SECONDS
         while True:
@@ -149,9 +154,7 @@ class Connection:
                 except TransactionNotFound:
                     pass
             if time.monotonic() > deadline:
-                raise ChainError(
-                    f"{name}: 0x{transaction.hex()} is in no block after {RECEIPT_SECONDS} s"
-                )
+                raise ChainError(f"{name}: 0x{transaction.hex()} is in no block after {RECEIPT_SECONDS} s")
             time.sleep(POLL_SECONDS)
 
     def block_number(self) -> int:
@@ -176,16 +179,32 @@ class Connection:
         return latest
 
     def events(
-        self, contract: Contract, name: str, from_block: int, to_block: int | None = None
+        self,
+        contract: Contract,
+        name: str,
+        from_block: int,
+        to_block: int | None = None,
+        filters: dict[str, Any] | None = None,
     ) -> Iterator[Event]:
         """Events ``name`` of a contract in block order, read LOG_BLOCKS blocks at a time."""
         last = self.block_number() if to_block is None else to_block
         for start in range(from_block, last + 1, LOG_BLOCKS):
+            end = min(start + LOG_BLOCKS - 1, last)
             with self._translated(name):
-                event = contract.events[name]
-                logs = event.get_logs(from_block=start, to_block=min(start + LOG_BLOCKS - 1, last))
+                logs = contract.events[name].get_logs(filters, from_block=start, to_block=end)
             for log in logs:
                 yield Event(name, dict(log["args"]), log["blockNumber"], bytes(log["transactionHash"]))
+
+    def emitted(self, contract: Contract, name: str, receipt: Receipt) -> dict[str, Any]:
+        """Arguments of the one event ``name`` of a contract in a receipt. Raises ChainError without it."""
+        for log in receipt["logs"]:
+            if log["address"] == contract.address:
+                with self._translated(name):
+                    try:
+                        return dict(contract.events[name]().process_log(log)["args"])
+                    except LogTopicError:
+                        continue
+        raise ChainError(f"{name}: the transaction emitted no such event")
 
     def decode_error(self, data: bytes) -> str:
         """``Name(arguments)`` of a revert's data."""

@@ -74,9 +74,7 @@ def _free_port(port: int) -> int:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            raise ChainError(
-                f"anvil: port {port} is taken ({error}); stop what runs there"
-            ) from error
+            raise ChainError(f"anvil: port {port} is taken ({error}); stop what runs there") from error
         return int(probe.getsockname()[1])
 
 

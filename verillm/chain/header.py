@@ -53,7 +53,7 @@ def encode_header(block: Mapping[str, Any]) -> bytes:
         values.append(int(value) if is_integer else _bytes(value))
     header = rlp.encode(values)
     if keccak(header) != _bytes(block["hash"]):
-        raise ChainError(f"block {block['number']}: the header does not give the block's hash; update verillm")
+        raise ChainError(f"block {block['number']}: the header's hash is not the block's; update verillm")
     return header
 
 

@@ -1,0 +1,61 @@
+"""The address book of one deployment: which contracts a client talks to, on which chain."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from eth_utils import is_hex_address, to_checksum_address
+
+from verillm.eip712 import Domain
+from verillm.errors import ConfigError
+from verillm.params import Params, load_params
+
+
+@dataclass(frozen=True)
+class AddressBook:
+    """Contract addresses of one deployment and its parameter profile."""
+
+    chain_id: int
+    token: str
+    staking: str
+    randomness: str
+    rounds: str
+    court: str
+    params_profile: str
+    deploy_block: int = 0
+    """First block with events of this deployment."""
+
+    @property
+    def domain(self) -> Domain:
+        """EIP-712 domain of jobs, commitments and verdicts."""
+        return Domain(self.chain_id, self.rounds)
+
+    @property
+    def params(self) -> Params:
+        return load_params(self.params_profile)
+
+    def write(self, path: str | Path) -> None:
+        """Write the JSON file."""
+        Path(path).write_text(json.dumps(asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def read(cls, path: str | Path) -> AddressBook:
+        """Read the JSON file. Raises ConfigError naming what is missing or wrong."""
+        try:
+            values = json.loads(Path(path).read_text())
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"address book: cannot read {path}: {error}") from error
+        names = {f.name for f in fields(cls)}
+        if not isinstance(values, dict) or set(values) != names:
+            raise ConfigError(f"address book: {path} must have exactly the fields {', '.join(sorted(names))}")
+        for name in ("token", "staking", "randomness", "rounds", "court"):
+            if not is_hex_address(values[name]):
+                raise ConfigError(f"address book: {name} in {path} is not an address")
+            values[name] = to_checksum_address(values[name])
+        for name in ("chain_id", "deploy_block"):
+            if not isinstance(values[name], int) or values[name] < 0:
+                raise ConfigError(f"address book: {name} in {path} must be a number of at least 0")
+        load_params(values["params_profile"])
+        return cls(**values)
