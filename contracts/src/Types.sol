@@ -1,5 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.26;
+pragma solidity ^0.8.28;
+
+uint8 constant ROLE_WORKER = 0;
+uint8 constant ROLE_VERIFIER = 1;
+
+uint8 constant VERDICT_ACCEPT = 1;
+uint8 constant VERDICT_REJECT = 2;
+uint8 constant VERDICT_UNABLE = 3;
 
 /// @notice Protocol parameters in the field order of `verillm/params.json`. Blocks are counts, bps are
 /// 1/10,000, amounts are token wei.
@@ -71,15 +78,6 @@ struct Commitment {
     address operator;
 }
 
-/// @notice A verifier's signed word: 1 accept, 2 reject, 3 unable.
-struct Verdict {
-    bytes32 jobId;
-    uint8 verdict;
-    uint16 boundary;
-    uint32 position;
-    address operator;
-}
-
 /// @notice One job's line in a settlement. `verdicts[i]` belongs to `verifiers[i]`.
 struct SettlementRecord {
     bytes32 jobId;
@@ -95,19 +93,21 @@ struct SettlementRecord {
     uint8[] verdicts;
 }
 
-/// @notice A signed commitment and its leaf in the round's (worker) or verifications' (verifier) root.
-struct CommitmentProof {
-    Commitment c;
-    bytes signature;
-    uint256 leafIndex;
-    bytes32[] leafProof;
-}
-
 /// @notice What the job root is made of beyond the commitment and the model id.
 struct JobRootParts {
     bytes32 tokenRoot;
     uint16 boundaries;
     bytes32 boundariesRoot;
+}
+
+/// @notice A signed commitment, its leaf in the round's (worker) or verifications' (verifier) root, and the
+/// preimage of its job root.
+struct CommitmentProof {
+    Commitment commitment;
+    bytes signature;
+    uint256 leafIndex;
+    bytes32[] leafProof;
+    JobRootParts parts;
 }
 
 /// @notice One committed row with its proof in the boundary and the boundary's among all.
@@ -121,41 +121,9 @@ struct RowOpening {
     bytes32[] boundaryProof;
 }
 
-/// @notice One side of a dispute.
-struct OpenedRow {
-    CommitmentProof commitment;
-    JobRootParts parts;
-    RowOpening opening;
-}
-
 /// @notice A row of the output matrix, in the weight dtype, with its proof in `outputMatrixRoot`.
 struct MatrixRow {
     uint32 token;
     bytes row;
     bytes32[] proof;
-}
-
-/// @notice A settlement record with its place in the settlement root (one leaf per job of the round).
-struct RecordProof {
-    SettlementRecord record;
-    uint256 leafIndex;
-    bytes32[] leafProof;
-}
-
-/// @notice A round as seen from outside; requests and roots are 0 until they are made.
-struct RoundInfo {
-    address scheduler;
-    bytes32 modelId;
-    bytes32 root;
-    uint256 jobs;
-    uint256 verifierRequest;
-    bytes32 verificationRoot;
-    uint256 verifications;
-    uint256 positionRequest;
-    bytes32 settlementRoot;
-    uint256 settledBlock;
-    uint256 committedBlock;
-    uint256 committedTime;
-    uint256 totalPaid;
-    uint256 claimedTotal;
 }
