@@ -24,7 +24,9 @@ def _manifest(folder: Path, dtype: Dtype) -> Manifest:
     from verillm.model_store import manifest_path
 
     try:
-        return Manifest.load(manifest_path(folder, dtype))
+        manifest = Manifest.load(manifest_path(folder, dtype))
+        assert len(manifest.table.boundaries) == len(manifest.boundaries)
+        return manifest
     except VeriLLMError:  # not calibrated here yet, or by an older version
         return calibrate(folder, dtype)
 

@@ -30,9 +30,10 @@ from verillm.model_store import manifest_path
 from verillm.sampling.sampler import margins
 from verillm.types import SamplingParams
 
-OUTPUT_TOKENS = 32
+OUTPUT_TOKENS = 24
 BATCH_SIZES = (1, 4, 2, 4, 3, 4, 4, 2)
-THREADS = (1, 2)
+DECODE_THREADS = (1, 1, 2, 1)
+PREFILL_THREADS = (2, 1)
 TOPICS = (
     "List three uses of copper.",
     "Explain in two sentences how a bicycle stays upright.",
@@ -94,12 +95,12 @@ def measure(engine: Engine, jobs: int, progress: Progress = lambda line: None) -
         size = min(BATCH_SIZES[batch % len(BATCH_SIZES)], jobs - len(found))
         numbers = range(len(found), len(found) + size)
         specs = [_spec(number) for number in numbers]
-        engine.configure(threads=THREADS[batch % 2], attn="sdpa" if batch % 3 else "eager")
+        engine.configure(threads=DECODE_THREADS[batch % 4], attn="sdpa" if batch % 3 else "eager")
         states = [engine.prefill(_prompt(engine, number)) for number in numbers]
         prompts = [len(state.fed) for state in states]
         for _ in engine.decode_batch(states, specs):
             pass
-        engine.configure(threads=THREADS[(batch + 1) % 2], attn="eager" if batch % 5 == 4 else "sdpa")
+        engine.configure(threads=PREFILL_THREADS[batch % 2], attn="eager" if batch % 5 == 4 else "sdpa")
         for state, spec, prompt in zip(states, specs, prompts, strict=True):
             found.append(_compare(engine, state, spec, prompt))
         batch += 1

@@ -34,8 +34,8 @@ def test_json_round_trip(manifest, tiny_folder, tmp_path):
 @pytest.mark.parametrize(
     ("field", "value"),
     [("vocab_size", "300"), ("vocab_size", True), ("weights_root", "0x00"), ("boundaries", [3, 1]),
-     ("name", 3), ("row_dtype", "int4"), ("sampler_version", 2), ("eos_token_ids", [999]), ("max_positions", 129),
-     ("tolerance", {})],
+     ("name", 3), ("row_dtype", "int4"), ("sampler_version", 2), ("eos_token_ids", [999]),
+     ("max_positions", 129), ("tolerance", {})],
 )  # fmt: skip
 def test_changed_field_is_refused(manifest, field, value):
     changed = {**json.loads(manifest.to_json()), field: value}

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging as transformers_logging
 
 from verillm.constants import Dtype
 from verillm.errors import ConfigError, EngineError
@@ -27,6 +28,7 @@ def load_model(folder: str, dtype: Dtype, attn: str) -> tuple[Any, Any]:
     """
     if attn not in ATTENTIONS:
         raise ConfigError(f"attn: {attn!r} is not one of {', '.join(ATTENTIONS)}")
+    transformers_logging.disable_progress_bar()
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         model = AutoModelForCausalLM.from_pretrained(
