@@ -139,6 +139,8 @@ def check_verifier_draw(receipt: Receipt) -> str:
     strangers = [operator for operator in got if operator not in drawn]
     _require(not strangers, f"verifiers: {', '.join(strangers)} not among the drawn {', '.join(drawn)}")
     _require(len(set(got)) == len(got), "verifiers: one of them appears twice")
+    counts = {entry.leaf.count for entry in receipt.verifiers}
+    _require(len(counts) == 1, f"verifiers: their leaves are of trees of {_listed(sorted(counts))} leaves")
     return f"{len(got)} of {receipt.job.verifiers} verifiers took part, from {eligible} eligible operators"
 
 
@@ -213,6 +215,11 @@ def check_verifier(receipt: Receipt, entry: VerifierEntry, spec: ModelSpec | Non
 
 def check_settlement(receipt: Receipt) -> str:
     place = receipt.settlement
+    jobs = receipt.round.leaf
+    _require(
+        (place.leaf.index, place.leaf.count) == (jobs.index, jobs.count),
+        f"settlement.leaf: is {place.leaf.index} of {place.leaf.count}, not {jobs.index} of {jobs.count}",
+    )
     verify_proof(record_leaf(place.record), place.leaf.index, place.leaf.count, place.leaf.proof, place.root)
     expected = make_record(
         receipt.job,

@@ -6,6 +6,8 @@ decimal strings, bytes are 0x-hex, enums are numbers, objects have exactly their
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -17,6 +19,32 @@ from verillm.errors import EncodingError
 
 JSON_SAFE_BITS = 53
 """Larger integers lose digits in many JSON readers, so they travel as decimal strings."""
+MAX_DEPTH = 32
+"""Deepest nesting that is parsed: ``json`` recurses in C, and overflows the stack where a library has raised
+the recursion limit."""
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
+"""Strings (an unfinished one too, so that the scan stays linear) and brackets."""
+
+
+def parse_json(text: str, name: str) -> Any:
+    """The value of JSON text. Raises EncodingError for bad JSON, a repeated field or too deep nesting."""
+    depth = 0
+    for token in _TOKENS.finditer(text):
+        bracket = text[token.start()]
+        depth += (bracket in "[{") - (bracket in "]}")
+        if depth > MAX_DEPTH:
+            raise EncodingError(f"{name}: is nested deeper than {MAX_DEPTH} levels at byte {token.start()}")
+    try:
+        return json.loads(text, object_pairs_hook=_unique)
+    except ValueError as error:
+        raise EncodingError(f"{name}: is not JSON: {error}") from error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a field appears twice")
+    return value
 
 
 class Codec(Protocol):

@@ -31,6 +31,7 @@ def check_chain(receipt: Receipt, chain: ChainClient) -> list[Finding]:
             ("round.root", receipt.round.root, info.root),
             ("round.leaf.count", receipt.round.leaf.count, info.jobs),
             ("round.verification_root", receipt.round.verification_root, info.verification_root),
+            *[("verifiers.leaf.count", entry.leaf.count, info.verifications) for entry in receipt.verifiers],
         ],
         "chain-randomness": [
             ("verifier_draw.randomness", d.randomness, chain.randomness(info.verifier_request)),

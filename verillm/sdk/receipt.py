@@ -11,7 +11,7 @@ from verillm.constants import MAX_HIDDEN_SIZE, FinishReason, Role, Verdict
 from verillm.eip712 import Domain
 from verillm.errors import ConfigError, EncodingError
 from verillm.rpc.codec import LeafProof, Opening, SignedCommitment
-from verillm.sdk.jsoncodec import Address, EnumCode, Hex, Items, Pair, Record, Text, Uint
+from verillm.sdk.jsoncodec import Address, EnumCode, Hex, Items, Pair, Record, Text, Uint, parse_json
 from verillm.types import (
     MAX_STOP_STRINGS,
     MAX_VERIFIERS,
@@ -141,11 +141,12 @@ class Receipt:
         """Parse strictly. Raises EncodingError naming the field and its limit. Nothing is verified here."""
         if len(text) > MAX_RECEIPT_BYTES:
             raise EncodingError(f"receipt: has {len(text)} bytes; the limit is {MAX_RECEIPT_BYTES}")
-        try:
-            value = json.loads(text, object_pairs_hook=_unique)
-        except (ValueError, RecursionError) as error:
-            raise EncodingError(f"receipt: is not JSON: {error}") from error
-        receipt: Receipt = _RECEIPT.decode(value, "receipt")
+        if isinstance(text, bytes):
+            try:
+                text = text.decode()
+            except UnicodeDecodeError as error:
+                raise EncodingError(f"receipt: is not UTF-8: {error}") from error
+        receipt: Receipt = _RECEIPT.decode(parse_json(text, "receipt"), "receipt")
         if receipt.version != RECEIPT_VERSION:
             raise EncodingError(
                 f"receipt.version: {receipt.version} is not {RECEIPT_VERSION}; use a matching release"
@@ -170,13 +171,6 @@ class Receipt:
         except OSError as error:
             raise ConfigError(f"receipt: cannot read {path}: {error.strerror}; check the path") from error
         return cls.from_json(text)
-
-
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise ValueError("a field appears twice")
-    return value
 
 
 _U8, _U16, _U32, _U64, _U128, _U256 = (Uint(bits) for bits in (8, 16, 32, 64, 128, 256))

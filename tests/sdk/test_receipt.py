@@ -1,0 +1,145 @@
+"""Receipts: strict JSON both ways, and no leaf of the document that can change unnoticed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from verillm.errors import ConfigError, EncodingError
+from verillm.sdk.findings import Report
+from verillm.sdk.receipt import Receipt
+from verillm.sdk.verify import check_receipt
+
+Path = tuple[Any, ...]
+
+
+def leaves(value: Any, path: Path = ()) -> Iterator[Path]:
+    """Paths of all scalars in a JSON value."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from leaves(item, (*path, name))
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from leaves(item, (*path, i))
+    else:
+        yield path
+
+
+def changed(value: Any) -> Any:
+    """Another value of the same JSON type and shape."""
+    if isinstance(value, int):
+        return value + 1
+    if value.startswith("0x"):
+        last = value[-1]
+        return value[:-1] + ("0" if last != "0" else "1")
+    return str(int(value) + 1)
+
+
+def mutate(document: Any, path: Path) -> Any:
+    document = copy.deepcopy(document)
+    parent = document
+    for step in path[:-1]:
+        parent = parent[step]
+    parent[path[-1]] = changed(parent[path[-1]])
+    return document
+
+
+def shape(path: Path) -> Path:
+    """The path with list indices left out: one field of the format."""
+    return tuple(step for step in path if isinstance(step, str))
+
+
+UNBOUND = {
+    ("round", "round_id"),  # only the chain knows a round's number
+    ("verifier_draw", "epoch"),  # its stakes are checked, the chain says whether they are of this epoch
+}
+
+
+def test_honest_receipt_passes_and_round_trips(honest: Receipt, sdk_manifest) -> None:  # type: ignore[no-untyped-def]
+    assert Receipt.from_json(honest.to_json()) == honest
+    findings = check_receipt(honest, sdk_manifest.spec)
+    assert [f for f in findings if not f.ok] == []
+    assert Report(tuple(findings)).ok
+
+
+def test_every_field_is_bound(honest: Receipt, sdk_manifest) -> None:  # type: ignore[no-untyped-def]
+    """One change in each field of the format: refused, or found."""
+    document = json.loads(honest.to_json())
+    one_of_each = {shape(path): path for path in leaves(document)}
+    assert len(one_of_each) > 80
+    unnoticed = set()
+    for field, path in one_of_each.items():
+        try:
+            receipt = Receipt.from_json(json.dumps(mutate(document, path)))
+        except EncodingError:
+            continue
+        if Report(tuple(check_receipt(receipt, sdk_manifest.spec))).ok:
+            unnoticed.add(field)
+    assert unnoticed == UNBOUND
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_any_leaf_is_bound(honest: Receipt, sdk_manifest, data: st.DataObject) -> None:  # type: ignore[no-untyped-def]
+    document = json.loads(honest.to_json())
+    path = data.draw(st.sampled_from([p for p in leaves(document) if shape(p) not in UNBOUND]))
+    try:
+        receipt = Receipt.from_json(json.dumps(mutate(document, path)))
+    except EncodingError:
+        return
+    assert not Report(tuple(check_receipt(receipt, sdk_manifest.spec))).ok, path
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    data=st.data(), junk=st.one_of(st.none(), st.booleans(), st.just(-1), st.just([]), st.just({}), st.text())
+)
+def test_junk_in_a_field_is_a_typed_error(honest: Receipt, data: st.DataObject, junk: Any) -> None:
+    document = json.loads(honest.to_json())
+    path = data.draw(st.sampled_from(list(leaves(document))))
+    parent = document
+    for step in path[:-1]:
+        parent = parent[step]
+    parent[path[-1]] = junk
+    with pytest.raises(EncodingError, match="receipt"):
+        Receipt.from_json(json.dumps(document))
+
+
+def test_missing_extra_and_repeated_fields(honest: Receipt) -> None:
+    document = json.loads(honest.to_json())
+    with pytest.raises(EncodingError, match="unknown field 'more'"):
+        Receipt.from_json(json.dumps({**document, "more": 1}))
+    del document["job"]["nonce"]
+    with pytest.raises(EncodingError, match=r"receipt\.job\.nonce: is missing"):
+        Receipt.from_json(json.dumps(document))
+    with pytest.raises(EncodingError, match="twice"):
+        Receipt.from_json('{"version":1,"version":1}')
+    for text in ("", "[]", "{", "[" * 100_000, '{"a":' * 100_000, '"' + '\\"' * 100_000, b"\xff"):
+        with pytest.raises(EncodingError, match="receipt"):
+            Receipt.from_json(text)
+
+
+def test_limits_are_named(honest: Receipt) -> None:
+    document = json.loads(honest.to_json())
+    document["verifiers"] = document["verifiers"] * 5
+    with pytest.raises(EncodingError, match=r"receipt\.verifiers: has 10 items; the limit is 8"):
+        Receipt.from_json(json.dumps(document))
+    document = json.loads(honest.to_json())
+    document["stop"] = ["x" * 2000]
+    with pytest.raises(EncodingError, match=r"receipt\.stop\[0\]: has 2000 bytes; the limit is 1024"):
+        Receipt.from_json(json.dumps(document))
+
+
+def test_files(honest: Receipt, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    honest.save(tmp_path / "receipt.json")
+    assert Receipt.load(tmp_path / "receipt.json") == honest
+    with pytest.raises(ConfigError, match="cannot read"):
+        Receipt.load(tmp_path / "none.json")
+    with pytest.raises(ConfigError, match="cannot write"):
+        honest.save(tmp_path / "no" / "folder.json")
