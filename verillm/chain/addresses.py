@@ -23,6 +23,7 @@ class AddressBook:
     randomness: str
     rounds: str
     court: str
+    tribunal: str
     params_profile: str
     deploy_block: int = 0
     """First block with events of this deployment."""
@@ -50,7 +51,7 @@ class AddressBook:
         names = {f.name for f in fields(cls)}
         if not isinstance(values, dict) or set(values) != names:
             raise ConfigError(f"address book: {path} must have exactly the fields {', '.join(sorted(names))}")
-        for name in ("token", "staking", "randomness", "rounds", "court"):
+        for name in ("token", "staking", "randomness", "rounds", "court", "tribunal"):
             if not is_hex_address(values[name]):
                 raise ConfigError(f"address book: {name} in {path} is not an address")
             values[name] = to_checksum_address(values[name])

@@ -15,7 +15,7 @@ from verillm.errors import ChainError
 class ContractCalls(ABC):
     """Base of the call groups; ``ChainClient`` is all of them over one connection.
 
-    ``contract`` is "token", "staking", "randomness", "rounds" or "court".
+    ``contract`` is "token", "staking", "randomness", "rounds", "court" or "tribunal".
     """
 
     addresses: AddressBook

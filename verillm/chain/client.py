@@ -25,6 +25,7 @@ ARTIFACTS = {
     "randomness": "Randomness",
     "rounds": "Rounds",
     "court": "Court",
+    "tribunal": "Tribunal",
 }
 
 
@@ -70,7 +71,7 @@ class ChainClient(StakingCalls, RoundsCalls, CourtCalls):
         to_block: int | None = None,
         **filters: Any,
     ) -> Iterator[Event]:
-        """Events of "token", "staking", "randomness", "rounds" or "court" in block order, in bounded reads.
+        """Events of a contract (a key of ARTIFACTS) in block order, in bounded reads.
 
         ``filters`` are values of indexed arguments; without ``from_block`` from the deployment on.
         """

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import solcx
 from solcx.exceptions import SolcError
 
 from verillm.chain.artifacts import ABI_DIR
-from verillm.errors import ChainError, ConfigError
+from verillm.errors import ChainError, ConfigError, VeriLLMError
 
 ROOT = Path(__file__).resolve().parents[2]
 HASH_FILE = "sources.json"
@@ -73,10 +74,15 @@ def compiler_settings(root: Path = ROOT) -> dict[str, Any]:
     }
 
 
-def source_hash(root: Path = ROOT) -> str:
+def standard_input(root: Path = ROOT) -> dict[str, Any]:
+    """solc's standard JSON input for all contracts."""
+    sources = {name: {"content": text} for name, text in read_sources(root).items()}
+    return {"language": "Solidity", "sources": sources, "settings": compiler_settings(root)}
+
+
+def source_hash(standard: dict[str, Any]) -> str:
     """SHA-256 hex over sources and compiler settings."""
-    content = [compiler_settings(root), read_sources(root)]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(standard, sort_keys=True).encode()).hexdigest()
 
 
 def compiled_hash() -> str | None:
@@ -85,39 +91,37 @@ def compiled_hash() -> str | None:
     return json.loads(path.read_text())["sha256"] if path.exists() else None
 
 
-def compile_contracts(root: Path = ROOT, solc: Path = SOLC) -> dict[str, dict[str, Any]]:
-    """Contract name to {abi, bytecode} for every contract of ``contracts/src`` that has code.
+def compile_contracts(standard: dict[str, Any], solc: Path = SOLC) -> dict[str, dict[str, Any]]:
+    """Contract name to {abi, bytecode} for every deployable contract of ``contracts/src``.
 
-    Raises ConfigError if the compiler or an import is missing, ChainError with solc's message otherwise.
+    Raises ConfigError if the compiler is missing, ChainError with solc's message otherwise.
     """
-    standard = {
-        "language": "Solidity",
-        "sources": {name: {"content": text} for name, text in read_sources(root).items()},
-        "settings": compiler_settings(root),
-    }
     if not solc.exists():
         raise ConfigError(f"solc: {solc} is missing; use a source checkout and run `make setup`")
     try:
         output = solcx.compile_standard(standard, solc_binary=solc)
     except SolcError as error:
-        raise ChainError(f"solc: {error.message or error.stderr_data or error}") from error
+        raise ChainError(f"solc: {error.message or error.stderr_data}") from error
     compiled = {}
     for source, contracts in sorted(output["contracts"].items()):
-        for name, artifact in contracts.items() if source.startswith("contracts/src/") else ():
+        if not source.startswith("contracts/src/") or source.startswith("contracts/src/libraries/"):
+            continue
+        for name, artifact in contracts.items():
             code, deployed = (artifact["evm"][k]["object"] for k in ("bytecode", "deployedBytecode"))
             if len(deployed) // 2 > MAX_CODE_BYTES:
                 raise ChainError(f"{name}: {len(deployed) // 2} bytes of code; the limit is {MAX_CODE_BYTES}")
-            if code and not source.startswith("contracts/src/libraries/"):
+            if code:
                 compiled[name] = {"abi": artifact["abi"], "bytecode": code}
     return compiled
 
 
 def write_artifacts(root: Path = ROOT, solc: Path = SOLC) -> bool:
-    """Bring ``abi/`` up to date; False if it was already."""
-    digest = source_hash(root)
+    """Bring ``abi/`` up to date; False if it was already. Raises ConfigError or ChainError."""
+    standard = standard_input(root)
+    digest = source_hash(standard)
     if digest == compiled_hash():
         return False
-    compiled = compile_contracts(root, solc)
+    compiled = compile_contracts(standard, solc)
     ABI_DIR.mkdir(exist_ok=True)
     for old in ABI_DIR.glob("*.json"):
         old.unlink()
@@ -128,4 +132,7 @@ def write_artifacts(root: Path = ROOT, solc: Path = SOLC) -> bool:
 
 
 if __name__ == "__main__":
-    print("contracts: compiled" if write_artifacts() else "contracts: up to date")
+    try:
+        print("contracts: compiled" if write_artifacts() else "contracts: up to date")
+    except VeriLLMError as error:
+        sys.exit(str(error))

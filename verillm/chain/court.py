@@ -1,4 +1,4 @@
-"""Calls of ``Court``: token fraud, disputes, withheld openings, settlements, rewards."""
+"""Calls of ``Court`` (disputes) and ``Tribunal`` (token fraud, withheld openings, settlements)."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class CourtCalls(ContractCalls):
 
     def prove_token_fraud(self, proof: TokenFraudProof) -> Receipt:
         """Show a token that scores higher than the claimed one; slashes the worker and voids the job."""
-        return self._send("court", "proveTokenFraud", astuple(proof))
+        return self._send("tribunal", "proveTokenFraud", astuple(proof))
 
     def open_dispute(
         self,
@@ -169,16 +169,16 @@ class CourtCalls(ContractCalls):
     def demand_opening(self, round_id: int, proof: CommitmentProof, boundary: int, position: int) -> int:
         """Make an operator publish a row or be slashed; pays the bond and returns the demand id."""
         arguments: tuple[Any, ...] = (round_id, astuple(proof), boundary, position)
-        receipt = self._spend(self.addresses.params.dispute_bond, "court", "demandOpening", *arguments)
-        return self._emitted(receipt, "court", "OpeningDemanded")["demandId"]
+        receipt = self._spend(self.addresses.params.dispute_bond, "tribunal", "demandOpening", *arguments)
+        return self._emitted(receipt, "tribunal", "OpeningDemanded")["demandId"]
 
     def answer_opening(self, demand_id: int, parts: JobRootParts, opening: RowOpening) -> Receipt:
         """Publish a demanded row; the bond goes to its operator."""
-        return self._send("court", "answerOpening", demand_id, astuple(parts), astuple(opening))
+        return self._send("tribunal", "answerOpening", demand_id, astuple(parts), astuple(opening))
 
     def slash_withheld(self, demand_id: int) -> Receipt:
         """Slash an operator that let the deadline of a demand pass."""
-        return self._send("court", "slashWithheld", demand_id)
+        return self._send("tribunal", "slashWithheld", demand_id)
 
     def challenge_settlement(
         self,
@@ -191,12 +191,18 @@ class CourtCalls(ContractCalls):
     ) -> Receipt:
         """Show a settlement record that does not follow; slashes the scheduler and voids the job."""
         arguments = (round_id, index, astuple(record), list(proof), astuple(job), astuple(worker))
-        return self._send("court", "challengeSettlement", *arguments)
+        return self._send("tribunal", "challengeSettlement", *arguments)
 
     def rewards(self, account: str) -> int:
-        """Token wei of bonds and shares that ``account`` can withdraw."""
-        return self._call("court", "rewards", account)
+        """Token wei of bonds and shares that ``account`` can withdraw from both courts."""
+        return sum(self._call(court, "rewards", account) for court in ("court", "tribunal"))
 
-    def withdraw_rewards(self) -> Receipt:
-        """Pull the account's rewards."""
-        return self._send("court", "withdrawRewards")
+    def withdraw_rewards(self) -> int:
+        """Pull the account's rewards from both courts; returns their sum. Raises ChainError if it is 0."""
+        total = 0
+        for court in ("court", "tribunal"):
+            if self._call(court, "rewards", self.address):
+                total += self._emitted(self._send(court, "withdrawRewards"), court, "RewardPaid")["amount"]
+        if not total:
+            raise ChainError(f"rewards: {self.address} has none to withdraw")
+        return total

@@ -1,4 +1,4 @@
-"""Deploy the contracts: token, Staking, Randomness, Rounds, Court, then name the court once."""
+"""Deploy the contracts: token, Staking, Randomness, Rounds, Court, Tribunal, then name the courts once."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ def deploy(rpc_url: str, account: LocalAccount, profile: str, token: str | None 
     randomness = create("Randomness", params.randomness_delay_blocks)
     rounds = create("Rounds", token, staking, randomness, values)
     court = create("Court", token, staking, randomness, rounds, values)
+    tribunal = create("Tribunal", token, staking, rounds, values)
     for name, address in (("Staking", staking), ("Rounds", rounds)):
-        chain.send(chain.contract(address, load_artifact(name)["abi"]), "setCourt", court)
-    return AddressBook(chain.chain_id, token, staking, randomness, rounds, court, profile, block)
+        chain.send(chain.contract(address, load_artifact(name)["abi"]), "setCourts", court, tribunal)
+    return AddressBook(chain.chain_id, token, staking, randomness, rounds, court, tribunal, profile, block)

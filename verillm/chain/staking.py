@@ -46,7 +46,7 @@ class StakingCalls(ContractCalls):
         return any(self.events("staking", "ModelRegistered", modelId=model_id))
 
     def register_operator(self, model_id: bytes, amount: int, endpoint: str) -> Receipt:
-        """Enter a model's pool with ``amount`` token wei, reachable at ``endpoint``; counts from the next epoch."""
+        """Enter a model's pool with ``amount`` token wei, reachable at ``endpoint``; from next epoch on."""
         return self._spend(amount, "staking", "registerOperator", model_id, amount, endpoint)
 
     def register_scheduler(self, amount: int, endpoint: str, vrf_public_key: bytes) -> Receipt:
@@ -111,7 +111,7 @@ class StakingCalls(ContractCalls):
         return self._send("randomness", "poke", request_id, encode_header(self.connection.block(number)))
 
     def wait_randomness(self, request_id: int, timeout: float = 600.0) -> bytes:
-        """Wait for a request's block, poke unless somebody did, and return the 32 bytes. Raises ChainError."""
+        """Wait for a request's block, poke if nobody did, and return the 32 bytes. Raises ChainError."""
         deadline = time.monotonic() + timeout
         while (value := self.randomness(request_id)) is None:
             if time.monotonic() > deadline:
