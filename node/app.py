@@ -61,7 +61,7 @@ class WorkerNode:
         rpc.add_WorkerServicer_to_server(service, self._server)
         self._server.start()
         votes = VoteStore(options.state / f"votes-{key.address}.sqlite")
-        self._juror = Juror(key, chain, self._models, options.scheduler, votes, options.poll, log)
+        self._juror = Juror(key, chain, self._models, held, options.scheduler, votes, options.poll, log)
         self._juror.start()
         log.info("serving", port=self.port, models=len(self._models), address=key.address)
 

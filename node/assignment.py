@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from node.remote import Deadlines, RemoteWorker, WorkerFailed
 from verillm import draw, vrf
 from verillm.chain import ChainClient
 from verillm.errors import VeriLLMError
+
+ENDPOINT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -34,19 +37,29 @@ class Directory:
         self._deadlines = deadlines
         self._log = log
         self._workers: dict[str, RemoteWorker] = {}
+        self._endpoints: dict[str, tuple[float, str]] = {}
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(16, thread_name_prefix="liveness")
 
     def worker(self, operator: str) -> RemoteWorker:
         """A connection to ``operator``. Raises WorkerFailed if it registered no endpoint."""
-        endpoint = self._chain.operator(operator).endpoint
-        if not endpoint:
-            raise WorkerFailed(f"worker {operator}: has no endpoint on chain")
+        endpoint = self._endpoint(operator)
         with self._lock:
             known = self._workers.get(operator)
             if known is None or known.endpoint != endpoint:
                 known = self._workers[operator] = RemoteWorker(operator, endpoint, self._deadlines)
             return known
+
+    def _endpoint(self, operator: str) -> str:
+        """From the chain's events, looked up again after ENDPOINT_SECONDS."""
+        known = self._endpoints.get(operator)
+        if known is not None and time.monotonic() - known[0] < ENDPOINT_SECONDS:
+            return known[1]
+        endpoint = self._chain.operator(operator).endpoint
+        if not endpoint:
+            raise WorkerFailed(f"worker {operator}: has no endpoint on chain")
+        self._endpoints[operator] = (time.monotonic(), endpoint)
+        return endpoint
 
     def dead(self, operators: Collection[str], model_id: bytes) -> set[str]:
         """Those of ``operators`` that do not answer Info, as themselves and with the model."""
@@ -87,10 +100,17 @@ class Assigner:
         return self._draw(draw.worker_alpha(seed, job_id, attempt), 1, model_id, epoch, stakes, excluded)
 
     def verifiers(
-        self, model_id: bytes, job_id: bytes, randomness: bytes, count: int, excluded: Collection[str]
+        self,
+        model_id: bytes,
+        job_id: bytes,
+        epoch: int,
+        randomness: bytes,
+        count: int,
+        excluded: Collection[str],
     ) -> Draw:
-        """``count`` verifiers of a job; ``randomness`` is the round's first. Raises NotEnoughOperators."""
-        epoch, stakes = self.pool(model_id)
+        """``count`` verifiers of a job; ``randomness`` is the round's first, ``epoch`` that in which it was
+        committed. Raises NotEnoughOperators."""
+        stakes = self._chain.stakes(model_id, epoch)
         return self._draw(draw.verifier_alpha(randomness, job_id), count, model_id, epoch, stakes, excluded)
 
     def _draw(

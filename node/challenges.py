@@ -10,6 +10,7 @@ from typing import Protocol
 from node.held import HeldJob
 from node.log import NodeLog
 from verillm.chain import ChainClient
+from verillm.chain.court import CommitmentProof, MatrixRow, TokenFraudProof
 from verillm.commitment import OutputMatrix, RowOpening
 from verillm.comparator.compare import exceeds, row_statistics
 from verillm.constants import Dtype
@@ -30,6 +31,14 @@ class Party:
     @property
     def operator(self) -> str:
         return self.signed.commitment.operator
+
+    @property
+    def proof(self) -> CommitmentProof:
+        """The commitment as the court takes it."""
+        s = self.signed
+        return CommitmentProof(
+            s.commitment, s.signature, self.leaf.index, self.leaf.proof, self.opening.parts
+        )
 
 
 @dataclass(frozen=True)
@@ -124,7 +133,32 @@ class Challenger:
             self._log.info("challenged", job=job, kind=kind, accused=accused.operator)
 
     def _prove(self, evidence: Evidence, fraud: TokenFraud) -> None:
-        raise NotImplementedError
+        """Court.proveTokenFraud: the worker's own row, and the output matrix's rows of both tokens."""
+        job = evidence.job
+        matrix = self._models[job.submission.job.model_id].output_matrix
+        last = len(evidence.manifest.boundaries) - 1
+        row = next(
+            o
+            for o in evidence.worker.opening.rows
+            if (o.boundary, o.position) == (last, fraud.position)
+        )
+        self._chain.prove_token_fraud(
+            TokenFraudProof(
+                round_id=evidence.round_id,
+                worker=evidence.worker.proof,
+                job=job.submission.job,
+                final_row=row,
+                claimed_token=fraud.claimed,
+                token_proof=job.committed.token_proof(fraud.position + 1),
+                claimed=_matrix_row(matrix, fraud.claimed),
+                better=_matrix_row(matrix, fraud.better),
+            )
+        )
 
     def _dispute(self, evidence: Evidence, other: Party, mine: RowOpening, theirs: RowOpening) -> None:
-        raise NotImplementedError
+        """Court.openDispute: my committed row against theirs; a jury decides."""
+        self._chain.open_dispute(evidence.round_id, evidence.mine.proof, mine, other.proof, theirs)
+
+
+def _matrix_row(matrix: OutputMatrix, token: int) -> MatrixRow:
+    return MatrixRow(token, matrix.row(token), matrix.proof(token))

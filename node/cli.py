@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from eth_account import Account
@@ -14,8 +15,9 @@ from eth_account.signers.local import LocalAccount
 
 from node.keys import KEY_VARIABLE, load_private_key
 from node.log import setup_logging
+from verillm import vrf
 from verillm.chain import AddressBook, ChainClient
-from verillm.errors import VeriLLMError
+from verillm.errors import ConfigError, VeriLLMError
 from verillm.manifest import Manifest
 
 TOKEN = 10**18
@@ -70,12 +72,13 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     register = commands.add_parser(
-        "register", parents=[common], help="stake and publish the worker's endpoint on chain", epilog=EPILOG
+        "register", parents=[common], help="stake and publish an endpoint", epilog=EPILOG
     )
-    register.add_argument("--endpoint", required=True, metavar="HOST:PORT", help="where schedulers reach it")
-    register.add_argument("--stake", type=float, required=True, metavar="N", help="tokens to stake")
+    register.add_argument("--role", choices=("worker", "scheduler"), default="worker", help="worker")
+    register.add_argument("--endpoint", required=True, metavar="HOST:PORT", help="where this node is reached")
+    register.add_argument("--stake", type=_tokens, required=True, metavar="N", help="tokens to stake")
     register.add_argument(
-        "--manifest", action="append", required=True, metavar="FILE", help="model whose pool to join"
+        "--manifest", action="append", default=[], metavar="FILE", help="worker: model to serve; repeat"
     )
     return parser
 
@@ -120,13 +123,31 @@ def _scheduler(args: argparse.Namespace) -> None:
 
 def _register(args: argparse.Namespace) -> None:
     key, chain = _connect(args)
-    stake = int(args.stake * TOKEN)
-    chain.register(args.endpoint)
+    if args.role == "scheduler":
+        chain.register_scheduler(args.stake, args.endpoint, vrf.public_key(bytes(key.key)))
+        print(f"{key.address}: scheduler with {args.stake / TOKEN:g} tokens at stake, at {args.endpoint}")
+        return
+    if not args.manifest:
+        raise ConfigError("--manifest: required for a worker; name the model's manifest")
     for path in args.manifest:
         manifest = Manifest.load(path)
-        chain.stake(manifest.model_id, stake)
-        print(f"{key.address}: staked {args.stake:g} tokens for {manifest.name} 0x{manifest.model_id.hex()}")
-    print(f"{key.address}: reachable at {args.endpoint}; the stake counts from the next epoch")
+        model_id = manifest.model_id
+        if not chain.model_registered(model_id):
+            chain.register_model(manifest.spec)
+        chain.register_operator(model_id, args.stake, args.endpoint)
+        stake = f"{args.stake / TOKEN:g} tokens at stake for {manifest.name} 0x{model_id.hex()}"
+        print(f"{key.address}: {stake}, at {args.endpoint}; drawn from the next epoch on")
+
+
+def _tokens(text: str) -> int:
+    """Token wei of a decimal number of tokens."""
+    try:
+        value = Decimal(text) * TOKEN
+    except InvalidOperation:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    if value <= 0 or value != int(value):
+        raise argparse.ArgumentTypeError(f"{text} must be above 0, with at most 18 decimals")
+    return int(value)
 
 
 def _wait_for_signal() -> None:

@@ -111,7 +111,7 @@ class Committee:
         return list(self._pool.map(guarded, items))
 
     def recompute(
-        self, job: RoundJob, randomness: bytes
+        self, job: RoundJob, epoch: int, randomness: bytes
     ) -> tuple[Draw | None, list[codec.SignedCommitment]]:
         """Draw verifiers and collect their commitments.
 
@@ -125,7 +125,9 @@ class Committee:
         count = job.job.verifiers
         while count > 0:
             try:
-                drawn = self._assigner.verifiers(model_id, job.job_id, randomness, count, excluded)
+                drawn = self._assigner.verifiers(
+                    model_id, job.job_id, epoch, randomness, count, excluded
+                )
             except NotEnoughOperators as error:
                 self._log.warning("few_verifiers", job=job.job_id, asked=count, reason=error)
                 count -= 1

@@ -29,6 +29,9 @@ class NodeLog:
             parts.append(f"{key}={text!r}" if " " in text else f"{key}={text}")
         return " ".join(parts)
 
+    def debug(self, event: str, **fields: object) -> None:
+        self._logger.debug(self._line(event, fields))
+
     def info(self, event: str, **fields: object) -> None:
         self._logger.info(self._line(event, fields))
 

@@ -18,9 +18,10 @@ from node.receipts import RoundFacts, make_receipt
 from node.store import Store
 from verillm import draw, eip712, vrf
 from verillm.chain import ChainClient
-from verillm.commitment import MerkleTree
+from verillm.chain.court import CommitmentProof
+from verillm.commitment import JobRootParts, MerkleTree
 from verillm.constants import ROUND_PENDING_LIMIT, Verdict
-from verillm.errors import VeriLLMError
+from verillm.errors import ChainError, VeriLLMError
 from verillm.manifest import Manifest
 from verillm.rpc import codec
 from verillm.rpc import verillm_pb2 as pb
@@ -29,13 +30,16 @@ from verillm.types import SettlementRecord
 
 RETRY_SECONDS = 5.0
 """Pause before a stage that failed (a dead RPC endpoint, say) is tried again."""
+HOLD_SECONDS = 2.0
+"""Pause between two looks at jobs that a challenge holds."""
 VOIDED = "voided: a challenge succeeded, so the client keeps its money"
 
 
 @dataclass
 class RoundState:
     """What is saved after each stage; bytes are hex. By job id: ``draws`` (see ``assignment.Draw``),
-    ``verified`` (its verifiers' serialised commitments) and ``verdicts`` ([operator, verdict] each)."""
+    ``verified`` (its verifiers' serialised commitments) and ``verdicts`` ([operator, verdict] each).
+    ``demands`` are [demand id, first block after its deadline]."""
 
     model_id: str
     jobs: list[str]
@@ -44,6 +48,7 @@ class RoundState:
     draws: dict[str, dict[str, Any]] = field(default_factory=dict)
     verified: dict[str, list[str]] = field(default_factory=dict)
     verdicts: dict[str, list[list[Any]]] = field(default_factory=dict)
+    demands: list[list[int]] = field(default_factory=list)
 
 
 class RoundLoop:
@@ -128,9 +133,12 @@ class RoundLoop:
         return "verify"
 
     def _verify(self, state: RoundState) -> str:
-        randomness = self._chain.wait_randomness(self._chain.round(state.round_id).verifier_request)
+        info = self._chain.round(state.round_id)
+        randomness = self._chain.wait_randomness(info.verifier_request)
         jobs = self._jobs(state)
-        results = list(self._pool.map(lambda job: self._committee.recompute(job, randomness), jobs))
+        results = list(
+            self._pool.map(lambda job: self._committee.recompute(job, info.epoch, randomness), jobs)
+        )
         for job, (drawn, signed) in zip(jobs, results, strict=True):
             if drawn is not None:
                 state.draws[job.job_id.hex()] = {**asdict(drawn), "proof": drawn.proof.hex()}
@@ -168,7 +176,9 @@ class RoundLoop:
             )
 
         findings = list(self._pool.map(judge, enumerate(jobs)))
-        for job, found in zip(jobs, findings, strict=True):
+        for i, (job, found) in enumerate(zip(jobs, findings, strict=True)):
+            leaf = codec.LeafProof(i, len(jobs), workers.proof(i))
+            self._demand(state, job, [Member(job.worker, leaf), *members[job.job_id]], found.withheld, facts)
             state.verdicts[job.job_id.hex()] = [
                 [j.member.operator, int(j.verdict.verdict)] for j in found.judged
             ]
@@ -187,25 +197,73 @@ class RoundLoop:
         tree = MerkleTree([record_leaf(record) for record in records])
         if not self._chain.wait_claimable(state.round_id, self._stop):
             return "claim"
-        for i, (job, record) in enumerate(zip(jobs, records, strict=True)):
-            self._finish(state, i, job, record, tree)
-        return "done"
+        self._slash_withheld(state)
+        done = [self._finish(state, i, job, records[i], tree) for i, job in enumerate(jobs)]
+        if all(done) and not state.demands:
+            return "done"
+        self._stop.wait(HOLD_SECONDS)
+        return "claim"
 
     # Parts
 
     def _finish(
         self, state: RoundState, index: int, job: RoundJob, record: SettlementRecord, tree: MerkleTree
-    ) -> None:
-        """Claim an accepted record, unless it was voided; then the job is final either way."""
+    ) -> bool:
+        """Claim an accepted record unless a challenge voided it. False while a challenge holds the job."""
+        stored = self._store.job(job.job_id)
+        if stored is not None and stored.state == "final":
+            return True
         if self._chain.voided(job.job_id):
             self._log.info("voided", job=job.job_id)
             self._store.set_state(job.job_id, "final", VOIDED)
-            return
+            return True
+        if self._chain.held(job.job_id):
+            return False
         if record.outcome is Verdict.ACCEPT and not self._chain.claimed(job.job_id):
             proof = tree.proof(index)
             self._chain.claim(state.round_id, index, record, proof, job.job, job.submission.signature)
             self._log.info("claimed", job=job.job_id, paid=record.client_pays)
         self._store.set_state(job.job_id, "final")
+        return True
+
+    def _demand(
+        self,
+        state: RoundState,
+        job: RoundJob,
+        parties: list[Member],
+        withheld: tuple[str, ...],
+        facts: RoundFacts,
+    ) -> None:
+        """Force parties that did not open to publish one of the rows on chain, or be slashed."""
+        position = draw.opened_positions(
+            facts.position_randomness, job.job_id, job.rows, self._params.opened_positions
+        )[0]
+        for party in parties:
+            if party.operator not in withheld:
+                continue
+            signed, leaf = party.signed, party.leaf
+            # The court takes a demand without the parts of a root that its owner does not open.
+            parts = JobRootParts(bytes(32), 0, bytes(32))
+            proof = CommitmentProof(signed.commitment, signed.signature, leaf.index, leaf.proof, parts)
+            try:
+                demand = self._chain.demand_opening(state.round_id, proof, 0, position)
+            except ChainError as error:
+                self._log.warning("demand_refused", job=job.job_id, party=party.operator, reason=error)
+                continue
+            deadline = self._chain.block_number() + self._params.opening_deadline_blocks + 1
+            state.demands.append([demand, deadline])
+            self._log.info("opening_demanded", job=job.job_id, party=party.operator, demand=demand)
+
+    def _slash_withheld(self, state: RoundState) -> None:
+        """Slash where the deadline of a demand passed; a demand that was answered is gone."""
+        block = self._chain.block_number()
+        for demand, deadline in [d for d in state.demands if d[1] <= block]:
+            try:
+                self._chain.slash_withheld(demand)
+                self._log.info("withheld_slashed", demand=demand)
+            except ChainError as error:
+                self._log.info("demand_over", demand=demand, reason=error)
+            state.demands.remove([demand, deadline])
 
     def _jobs(self, state: RoundState) -> list[RoundJob]:
         found = [self._store.job(bytes.fromhex(job_id)) for job_id in state.jobs]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
@@ -116,7 +117,9 @@ class Settled:
         request = codec.submission_to_proto(submission)
         self.result = _decode(worker, submission)
         self.job_id = eip712.job_id(submission.job, DOMAIN)
-        transcript = pb.Transcript(request=request, output=self.result.output, commitment=self.result.commitment)
+        transcript = pb.Transcript(
+            request=request, output=self.result.output, commitment=self.result.commitment
+        )
         self.job = RoundJob(StoredJob(self.job_id, "committed", "", 0, 0, request, transcript))
         finish = self.job.worker.commitment.finish_reason
         done = [v.remote.verify(request, self.result.output, finish, 0).commitment for v in verifiers]
@@ -143,12 +146,12 @@ class Settled:
             )
         )
 
-    def judge(self, i: int, **changes) -> codec.SignedVerdict:
+    def judge(self, i: int) -> codec.SignedVerdict:
         request = pb.JudgeRequest(
             job_id=self.job_id,
             round_id=(1).to_bytes(32, "big"),
             worker_commitment=codec.commitment_to_proto(self.parties[0]),
-            worker_opening=changes.get("worker_opening", None) or self.open(0),
+            worker_opening=self.open(0),
             verifier_commitments=[codec.commitment_to_proto(p) for p in self.parties[1:]],
             verifier_openings=[self.open(j) for j in range(1, len(self.parties))],
             worker_leaf_index=0,
@@ -175,10 +178,10 @@ def test_an_honest_job_is_accepted_by_value(chain, start, tiny_manifest):
 def test_rows_are_opened_only_where_the_randomness_says(chain, start, tiny_manifest):
     job = Settled(chain, make_submission(tiny_manifest.model_id), start(1), [start(2)])
     other = [t for t in range(job.job.rows) if t not in job.positions][:1] or [0]
-    with pytest.raises(WorkerFailed, match="INVALID_ARGUMENT.*positions"):
+    with pytest.raises(WorkerFailed, match=r"INVALID_ARGUMENT.*positions"):
         job.open(0, other)
     job.leaves[0] = codec.LeafProof(0, 1, (bytes(32),))
-    with pytest.raises(WorkerFailed, match="INVALID_ARGUMENT.*proof"):
+    with pytest.raises(WorkerFailed, match=r"INVALID_ARGUMENT.*proof"):
         job.open(0)
     chain.value = None
     job.leaves[0] = codec.LeafProof(0, 1, ())
@@ -233,7 +236,7 @@ def test_bad_requests_get_typed_refusals(start, tiny_manifest):
     for submission, message in cases:
         with pytest.raises(WorkerFailed, match=message):
             _decode(node, submission)
-    with pytest.raises(WorkerFailed, match="NOT_FOUND.*not held"):
+    with pytest.raises(WorkerFailed, match=r"NOT_FOUND.*not held"):
         node.remote.open(pb.OpenRequest(job_id=b"\1" * 32))
 
 
@@ -259,7 +262,7 @@ def test_waiting_sequences_decode_as_one_batch(start, tiny_manifest, tiny_engine
     runner = ModelRunner(Counting(tiny_engine), 3, LOG)
     submission = make_submission(tiny_manifest.model_id)
     states = [runner.prefill([1, 2, n + 3]).result() for n in range(4)]
-    gate = __import__("threading").Event()
+    gate = threading.Event()
     blocked = runner.call(gate.wait)
     spec = GenerationSpec(submission.job.sampling, 5)
     futures = [runner.decode(state, spec, lambda token: None) for state in states]
