@@ -93,9 +93,10 @@ def run_prompt(args: argparse.Namespace) -> int:
 
 
 def show_status(args: argparse.Namespace) -> int:
+    job_id = parse_job_id(args.job) if args.job else None
     with open_client(args) as client:
-        if args.job:
-            found = client.scheduler.job_status(parse_job_id(args.job))
+        if job_id is not None:
+            found = client.scheduler.job_status(job_id)
             value = {"job_id": args.job, "state": found.state, "error": found.error}
         else:
             value = asdict(client.status())

@@ -33,6 +33,9 @@ def check_chain(receipt: Receipt, chain: ChainClient) -> list[Finding]:
             ("round.verification_root", receipt.round.verification_root, info.verification_root),
             *[("verifiers.leaf.count", entry.leaf.count, info.verifications) for entry in receipt.verifiers],
         ],
+        "chain-vrf-key": [
+            ("assignment.vrf_public_key", a.vrf_public_key, chain.vrf_public_key(job.scheduler))
+        ],
         "chain-randomness": [
             ("verifier_draw.randomness", d.randomness, chain.randomness(info.verifier_request)),
             ("position_randomness", receipt.position_randomness, chain.randomness(info.position_request)),

@@ -13,6 +13,7 @@ from verillm.errors import (
     ConfigError,
     InsufficientEscrow,
     InvalidRequest,
+    NotEnoughOperators,
     SchedulerError,
 )
 from verillm.rpc import verillm_pb2 as pb
@@ -28,8 +29,8 @@ _UNREACHABLE = ("failed to connect", "dns resolution", "name resolution")
 
 
 class SchedulerConnection:
-    """One scheduler at ``host:port``. Methods raise InvalidRequest, InsufficientEscrow, ChainError or
-    SchedulerError, each with the scheduler's own reason."""
+    """One scheduler at ``host:port``. Methods raise InvalidRequest, InsufficientEscrow, ChainError,
+    NotEnoughOperators or SchedulerError, each with the scheduler's own reason."""
 
     def __init__(self, target: str) -> None:
         host, _, port = target.rpartition(":")
@@ -78,6 +79,8 @@ class SchedulerConnection:
             return InvalidRequest(details)
         if code is grpc.StatusCode.FAILED_PRECONDITION and details.startswith("escrow"):
             return InsufficientEscrow(details)
+        if code is grpc.StatusCode.FAILED_PRECONDITION and details.startswith("operators"):
+            return NotEnoughOperators(details)
         if code is grpc.StatusCode.UNAVAILABLE and details.startswith("rpc"):
             return ChainError(f"scheduler's {details}")
         return SchedulerError(f"scheduler: {details}")
