@@ -91,7 +91,8 @@ def main() -> None:
     print(f"{'dtype':6} {'prompt':>6} {'output':>6} {'generation':>11} {'verification':>12} {'ratio':>7}")
     for row in rows:
         print(
-            f"{row['dtype']:6} {row['prompt_tokens']:6} {row['output_tokens']:6} {row['generation_s']:9.2f} s "
+            f"{row['dtype']:6} {row['prompt_tokens']:6} {row['output_tokens']:6} "
+            f"{row['generation_s']:9.2f} s "
             f"{row['verification_s']:10.2f} s {row['ratio']:7.1%}"
         )
     if args.json:

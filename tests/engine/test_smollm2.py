@@ -32,7 +32,8 @@ def run_batch(worker: Engine, manifest, stop=()):
         pass
     for prompt, sampling, state in zip(prompts, SAMPLING, states, strict=True):
         job = Job(
-            OPERATOR, OPERATOR, manifest.model_id, token_list_hash(prompt), len(prompt), TOKENS, stop_hash(stop),
+            OPERATOR, OPERATOR, manifest.model_id, token_list_hash(prompt), len(prompt), TOKENS,
+            stop_hash(stop),
             sampling.temperature_ppm, sampling.top_k, sampling.top_p_ppm, sampling.seed, 1, 1, 1, 2**40, 0,
         )  # fmt: skip
         tokens = [*prompt, *state.output]

@@ -30,14 +30,15 @@ from verillm.engine.loading import (
     eos_token_ids,
     load_model,
 )
-from verillm.errors import ConfigError, EngineError, InvalidRequest
+from verillm.engine.running import Running, value_bytes
+from verillm.engine.text import TextTools
+from verillm.errors import ConfigError, InvalidRequest
 from verillm.manifest import Manifest
 from verillm.sampling.sampler import sample
 
 U8 = NDArray[np.uint8]
 F32 = NDArray[np.float32]
 __all__ = ["TORCH_DTYPES", "Engine", "GenerationSpec", "SequenceState"]
-Message = dict[str, str]
 
 LOGIT_BLOCK = 64
 """Rows per block of logits: 64 rows of 49,152 float32 are 12 MiB."""
@@ -59,7 +60,7 @@ class SequenceState:
     finish_reason: FinishReason | None = None
 
 
-class Engine:
+class Engine(TextTools):
     """A loaded model. Not thread-safe: one call at a time.
 
     ``boundaries[i]`` is the number of layers run before boundary i; the last must be all layers (the row
@@ -121,33 +122,6 @@ class Engine:
 
         return hook
 
-    # Text
-
-    def encode(self, text: str) -> list[int]:
-        """Token ids of plain text, without special tokens."""
-        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        """Text of token ids, without special tokens; the text in which stop strings are looked for."""
-        return self.tokenizer.decode(
-            list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False
-        )
-
-    def chat(self, messages: Sequence[Message]) -> list[int]:
-        """Token ids of a conversation in the model's chat template, ready for the assistant's turn.
-
-        Raises InvalidRequest if the model has no template or the template refuses the messages.
-        """
-        try:
-            text = self.tokenizer.apply_chat_template(
-                list(messages), add_generation_prompt=True, tokenize=False
-            )
-        except Exception as error:  # jinja and the tokenizer raise their own types
-            raise InvalidRequest(f"messages: the chat template refused them: {error}") from error
-        return self.encode(str(text))
-
-    # Compute
-
     def new_store(self) -> RowStore:
         return RowStore(len(self.boundaries), self.hidden_size, self.dtype)
 
@@ -162,7 +136,7 @@ class Engine:
             )
             store = self.new_store()
             for b, rows in enumerate(hidden):
-                store.append_rows(b, 0, _bytes(rows[0]))
+                store.append_rows(b, 0, value_bytes(rows[0]))
             layers = layers_of(cache)
         return SequenceState(ids, store, layers, self.logits(store.rows(len(hidden) - 1)[-1:])[0])
 
@@ -222,7 +196,7 @@ class Engine:
         ids = torch.tensor([[state.output[-1]] for state in states])
         positions = torch.tensor([[len(state.fed)] for state in states])
         hidden = self._forward(ids, positions, batch.cache, batch.next_mask(self.device))
-        rows = [_bytes(boundary[:, 0]) for boundary in hidden]
+        rows = [value_bytes(boundary[:, 0]) for boundary in hidden]
         logits = self.logits(rows[-1])
         for i, state in enumerate(states):
             for b, block in enumerate(rows):
@@ -249,10 +223,10 @@ class Engine:
         self._captured = [None] * len(self.boundaries)
         return hidden
 
-    def _running(self) -> _Running:
+    def _running(self) -> Running:
         if self.threads is not None:
             torch.set_num_threads(self.threads)
-        return _Running()
+        return Running()
 
     def logits(self, rows: U8) -> F32:
         """float32 [n, vocab] of final-boundary rows uint8 [n, row_bytes], accumulated in fp32."""
@@ -265,24 +239,6 @@ class Engine:
         for first in range(0, len(rows), LOGIT_BLOCK):
             yield first, self.logits(rows[first : first + LOGIT_BLOCK])
 
-    def output_matrix_bytes(self) -> U8:
+    def output_matrixvalue_bytes(self) -> U8:
         """W as uint8 [vocab, row_bytes], in the weight dtype, little-endian."""
-        return _bytes(self._weight)
-
-
-class _Running:
-    """``torch.inference_mode`` that turns out-of-memory and other runtime errors into EngineError."""
-
-    def __enter__(self) -> None:
-        self._mode = torch.inference_mode()
-        self._mode.__enter__()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        self._mode.__exit__(kind, error, trace)
-        if isinstance(error, (RuntimeError, MemoryError)):
-            raise EngineError(f"engine: the model could not run: {error}") from error
-
-
-def _bytes(rows: torch.Tensor) -> U8:
-    """[n, d] as little-endian bytes: uint8 [n, d * itemsize]."""
-    return rows.detach().contiguous().cpu().view(torch.uint8).numpy()
+        return value_bytes(self._weight)
