@@ -239,6 +239,6 @@ class Engine(TextTools):
         for first in range(0, len(rows), LOGIT_BLOCK):
             yield first, self.logits(rows[first : first + LOGIT_BLOCK])
 
-    def output_matrixvalue_bytes(self) -> U8:
+    def output_matrix_bytes(self) -> U8:
         """W as uint8 [vocab, row_bytes], in the weight dtype, little-endian."""
         return value_bytes(self._weight)
