@@ -83,9 +83,7 @@ def _set(field: str, value: object) -> Callable[[pb.SubmitRequest], None]:
         (_set("stop", ["a"] * 5), "number of strings: 5 is above the limit 4"),
     ],
 )
-def test_malformed_submissions_are_refused(
-    change: Callable[[pb.SubmitRequest], None], message: str
-) -> None:
+def test_malformed_submissions_are_refused(change: Callable[[pb.SubmitRequest], None], message: str) -> None:
     request = codec.submission_to_proto(SUBMISSION)
     change(request)
     with pytest.raises(EncodingError, match=message):

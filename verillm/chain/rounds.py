@@ -107,6 +107,10 @@ class RoundsCalls(ContractCalls):
         """Was this job's worker or settlement proven false?"""
         return self._call("rounds", "voided", job_id)
 
+    def held(self, job_id: bytes) -> bool:
+        """Is this job part of an open dispute or demand? Until that ends it cannot be claimed."""
+        return self._call("rounds", "holds", job_id) > 0
+
     def balance(self, account: str) -> int:
         """Token wei that claims credited to ``account`` and that it has not withdrawn."""
         return self._call("rounds", "balances", account)
