@@ -13,12 +13,12 @@ from pathlib import Path
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 
-from node.keys import KEY_VARIABLE, load_private_key
 from node.log import setup_logging
 from verillm import vrf
 from verillm.chain import AddressBook, ChainClient
 from verillm.errors import ConfigError, VeriLLMError
 from verillm.manifest import Manifest
+from verillm.sdk.keys import KEY_VARIABLE, load_private_key
 
 TOKEN = 10**18
 EPILOG = f"""The operator's key comes from --keyfile and --password-file (an eth keyfile, as made by
