@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -119,8 +118,6 @@ def test_anvil_stops_and_refuses_a_taken_port() -> None:
             pass
     with pytest.raises(ChainError, match="does not answer"):
         running.rpc("eth_chainId")
-    with pytest.raises(ProcessLookupError):
-        os.killpg(running.pid, 0)
 
 
 def test_shipped_contracts_match_their_sources() -> None:
@@ -138,5 +135,5 @@ def test_compiler_errors_name_the_line(tmp_path: Path) -> None:
         compile.compile_contracts(standard)
     with pytest.raises(ConfigError, match="no Solidity files"):
         compile.read_sources(tmp_path)
-    with pytest.raises(ConfigError, match="solc: .* is missing"):
+    with pytest.raises(ConfigError, match=r"solc: .* is missing"):
         compile.compile_contracts(standard, tmp_path / "solc")

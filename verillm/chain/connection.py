@@ -38,8 +38,8 @@ REQUEST_SECONDS = 20.0
 LOG_BLOCKS = 2000
 """Most blocks in one eth_getLogs request."""
 EXTRA_GAS = 300_000
-"""Above 6/5 of the estimate. A stake change that lands in a new epoch writes a checkpoint (22,100 gas) in each
-of 11 tree nodes where the estimate overwrote one."""
+"""On top of 6/5 of the estimate. A stake change that lands in a new epoch writes a checkpoint (22,100 gas) in
+each of 11 tree nodes where the estimate overwrote one."""
 MAX_TIP = 10**9
 """Largest priority fee per gas, wei."""
 ERROR_STRING = bytes.fromhex("08c379a0")
