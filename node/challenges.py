@@ -156,7 +156,11 @@ class Challenger:
         )
 
     def _dispute(self, evidence: Evidence, other: Party, mine: RowOpening, theirs: RowOpening) -> None:
-        """Court.openDispute: my committed row against theirs; a jury decides."""
+        """Court.openDispute: my committed row against theirs; a jury decides. One accuser is enough."""
+        for event in self._chain.events("court", "DisputeOpened", jobId=evidence.job.job_id):
+            if other.operator in (event.args["first"], event.args["second"]):
+                self._log.info("already_disputed", job=evidence.job.job_id, accused=other.operator)
+                return
         self._chain.open_dispute(evidence.round_id, evidence.mine.proof, mine, other.proof, theirs)
 
 

@@ -121,7 +121,7 @@ class Juror:
             for event in self._chain.events("court", "DisputeOpened", self._next_block, latest):
                 self._open.add(event.args["disputeId"])
             demands = self._chain.events(
-                "court", "OpeningDemanded", self._next_block, latest, operator=self._me
+                "tribunal", "OpeningDemanded", self._next_block, latest, operator=self._me
             )
             for event in demands:
                 self._answer(event.args)
