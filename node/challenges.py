@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,13 +12,15 @@ from node.held import HeldJob
 from node.log import NodeLog
 from verillm.chain import ChainClient
 from verillm.chain.court import CommitmentProof, MatrixRow, TokenFraudProof
-from verillm.commitment import OutputMatrix, RowOpening
+from verillm.commitment import OutputMatrix, RowOpening, keccak256
 from verillm.comparator.compare import exceeds, row_statistics
 from verillm.constants import Dtype
-from verillm.errors import ChainError, VeriLLMError
+from verillm.errors import VeriLLMError
 from verillm.manifest import Manifest
 from verillm.rpc import codec
 from verillm.verification import TokenFraud
+
+TURN_BLOCKS = 2
 
 
 @dataclass(frozen=True)
@@ -98,43 +101,46 @@ class Challenger:
 
     def consider(self, evidence: Evidence) -> None:
         """Queue the evidence; returns at once."""
-        self._pool.submit(self._guarded, evidence)
+        self._pool.submit(self._guarded, evidence, self._chain.block_number())
 
-    def _guarded(self, evidence: Evidence) -> None:
+    def _guarded(self, evidence: Evidence, start: int) -> None:
         try:
-            self._consider(evidence)
+            self._consider(evidence, start)
         except Exception:  # the pool would swallow it
             self._log.exception("challenge_crashed", job=evidence.job.job_id)
 
-    def _consider(self, evidence: Evidence) -> None:
-        accused = None
+    def _consider(self, evidence: Evidence, start: int) -> None:
         fraud = evidence.fraud
-        if fraud is not None and evidence.worker is not evidence.mine:
-            accused = evidence.worker
-            self._try("token_fraud", evidence, accused, lambda: self._prove(evidence, fraud))
+        found = {o.operator: find_divergence(evidence.mine, o, evidence.manifest) for o in evidence.others}
+        allies = {operator for operator, rows in found.items() if rows is None}
+        if fraud is not None:
+            with self._turn("token_fraud", evidence, evidence.worker, start):
+                self._prove(evidence, fraud)
         for other in evidence.others:
-            if other is accused:
-                continue
-            rows = find_divergence(evidence.mine, other, evidence.manifest)
-            if rows is not None:
-                mine, theirs = rows
-                self._try("dispute", evidence, other, lambda o=other, m=mine, t=theirs:  # type: ignore[misc]
-                          self._dispute(evidence, o, m, t))  # fmt: skip
+            rows = found[other.operator]
+            if rows is not None and (fraud is None or other is not evidence.worker):
+                with self._turn("dispute", evidence, other, start):
+                    self._dispute(evidence, other, *rows, allies)
 
-    def _try(self, kind: str, evidence: Evidence, accused: Party, send: Callable[[], None]) -> None:
+    @contextmanager
+    def _turn(self, kind: str, evidence: Evidence, accused: Party, start: int) -> Iterator[None]:
+        """Accusers go one after another, TURN_BLOCKS apart in an order that the job id gives, so that one
+        challenge usually is enough; a silent accuser only delays the next."""
         job = evidence.job.job_id
+        accusers = {p.operator for p in (evidence.mine, *evidence.others)} - {accused.operator}
+        order = sorted(accusers, key=lambda operator: keccak256(job + operator.encode()))
         try:
-            send()
-        except ChainError as error:
-            self._log.warning("challenge_refused", job=job, kind=kind, accused=accused.operator, reason=error)
+            self._chain.wait_block(start + TURN_BLOCKS * order.index(evidence.mine.operator))
+            yield
         except VeriLLMError as error:
             self._log.warning("challenge_failed", job=job, kind=kind, accused=accused.operator, reason=error)
-        else:
-            self._log.info("challenged", job=job, kind=kind, accused=accused.operator)
 
     def _prove(self, evidence: Evidence, fraud: TokenFraud) -> None:
         """Court.proveTokenFraud: the worker's own row, and the output matrix's rows of both tokens."""
         job = evidence.job
+        if self._chain.voided(job.job_id):
+            self._log.info("already_proven", job=job.job_id)
+            return
         matrix = self._models[job.submission.job.model_id].output_matrix
         last = len(evidence.manifest.boundaries) - 1
         row = next(
@@ -154,14 +160,23 @@ class Challenger:
                 better=_matrix_row(matrix, fraud.better),
             )
         )
+        worker = evidence.worker.operator
+        self._log.info("fraud_proven", job=job.job_id, worker=worker, position=fraud.position)
 
-    def _dispute(self, evidence: Evidence, other: Party, mine: RowOpening, theirs: RowOpening) -> None:
-        """Court.openDispute: my committed row against theirs; a jury decides. One accuser is enough."""
+    def _dispute(
+        self, evidence: Evidence, other: Party, mine: RowOpening, theirs: RowOpening, allies: set[str]
+    ) -> None:
+        """Court.openDispute: my committed row against theirs; a jury decides. Not if a party whose rows agree
+        with mine is in dispute with it already."""
         for event in self._chain.events("court", "DisputeOpened", jobId=evidence.job.job_id):
-            if other.operator in (event.args["first"], event.args["second"]):
+            pair = {event.args["first"], event.args["second"]}
+            if other.operator in pair and pair & allies:
                 self._log.info("already_disputed", job=evidence.job.job_id, accused=other.operator)
                 return
-        self._chain.open_dispute(evidence.round_id, evidence.mine.proof, mine, other.proof, theirs)
+        number = self._chain.open_dispute(
+            evidence.round_id, evidence.mine.proof, mine, other.proof, theirs
+        )
+        self._log.info("dispute_opened", job=evidence.job.job_id, accused=other.operator, dispute=number)
 
 
 def _matrix_row(matrix: OutputMatrix, token: int) -> MatrixRow:

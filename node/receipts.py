@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from node.assignment import Draw
-from node.committee import Findings, RoundJob
+from node.committee import Judged, RoundJob
 from verillm.chain.addresses import AddressBook
 from verillm.rpc import codec
 from verillm.sdk.receipt import (
@@ -38,19 +38,18 @@ def make_receipt(
     book: AddressBook,
     vrf_public_key: bytes,
     job: RoundJob,
+    worker_opening: codec.Opening,
     worker_leaf: codec.LeafProof,
     worker_stakes: Stakes,
     drawn: Draw,
     verifier_stakes: Stakes,
-    findings: Findings,
+    judged: Sequence[Judged],
     facts: RoundFacts,
     record: SettlementRecord,
     settlement_root: bytes,
     settlement_leaf: codec.LeafProof,
-) -> Receipt | None:
-    """The receipt, or None if the worker withheld its opening: then there is nothing to verify."""
-    if findings.worker_opening is None:
-        return None
+) -> Receipt:
+    """The receipt of a settled job; ``judged`` are the verifiers that gave a verdict, in draw order."""
     params = book.params
     draw = job.stored.draw
     return Receipt(
@@ -66,7 +65,7 @@ def make_receipt(
         stop=job.submission.stop,
         finish_reason=job.worker.commitment.finish_reason,
         worker=job.worker,
-        worker_opening=findings.worker_opening,
+        worker_opening=worker_opening,
         assignment=Assignment(
             epoch=draw["epoch"],
             attempt=draw["attempt"],
@@ -84,7 +83,7 @@ def make_receipt(
             excluded=drawn.excluded,
         ),
         verifiers=tuple(
-            VerifierEntry(j.member.signed, j.member.leaf, j.opening, j.verdict) for j in findings.judged
+            VerifierEntry(j.member.signed, j.member.leaf, j.opening, j.verdict) for j in judged
         ),
         position_randomness=facts.position_randomness,
         settlement=SettlementPlace(record, settlement_root, settlement_leaf),

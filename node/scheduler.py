@@ -90,7 +90,8 @@ class SchedulerService(rpc.SchedulerServicer):
     def Status(self, request: pb.JobQuery, context: grpc.ServicerContext) -> pb.JobStatus:
         with refusals(context, self._log):
             job = self._known(request.job_id)
-            return pb.JobStatus(state=job.state, receipt_json=job.receipt, error=job.error)
+            receipt = job.receipt if job.state in ("settled", "final") else ""
+            return pb.JobStatus(state=job.state, receipt_json=receipt, error=job.error)
 
     def GetTranscript(self, request: pb.JobQuery, context: grpc.ServicerContext) -> pb.Transcript:
         with refusals(context, self._log):

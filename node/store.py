@@ -80,8 +80,8 @@ class Store:
             transcript.SerializeToString(), json.dumps(draw), job_id,
         )
 
-    def set_receipt(self, job_id: bytes, state: str, receipt: str) -> None:
-        self._run("UPDATE jobs SET state = ?, receipt = ? WHERE job_id = ?", state, receipt, job_id)
+    def set_receipt(self, job_id: bytes, receipt: str) -> None:
+        self._run("UPDATE jobs SET receipt = ? WHERE job_id = ?", receipt, job_id)
 
     def job(self, job_id: bytes) -> StoredJob | None:
         rows = self._run(f"SELECT {_COLUMNS} FROM jobs WHERE job_id = ?", job_id)

@@ -1,7 +1,7 @@
 """The whole path on a local chain and real gRPC, with a tiny model: one scheduler, five workers, one client.
 
 An honest job is paid while a lazy verifier of it is slashed; forged text costs its writer the stake; a worker
-that dies in the middle is replaced.
+that dies in the middle is replaced; one that does not open what it committed to is slashed.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class Network:
     manifest: object
     stub: rpc.SchedulerStub
     keys: list = field(default_factory=list)
+    workers: list = field(default_factory=list)
     nonce: int = 0
 
     @property
@@ -158,7 +159,8 @@ def network(tiny_folder, tiny_manifest, tmp_path_factory):
             def load():
                 return Engine.from_manifest(tiny_folder, manifest)
 
-            behaviours = [Behaviour(load()), Dying(load()), Behaviour(load()), Lazy(load()), Forge(load(), load())]
+            honest = [Behaviour(load()), Dying(load()), Behaviour(load())]
+            behaviours = [*honest, Lazy(load()), Forge(load(), load())]
             for key, behaviour in zip(keys, behaviours, strict=True):
                 chain = ChainClient(devnet.rpc_url, book, key)
                 options = WorkerOptions(0, state, f"127.0.0.1:{node.port}", poll=0.3)
@@ -169,7 +171,7 @@ def network(tiny_folder, tiny_manifest, tmp_path_factory):
                     behaviour.node = worker
             client.wait_epoch(client.current_epoch() + 1)
             with grpc.insecure_channel(f"127.0.0.1:{node.port}") as channel:
-                yield Network(client, manifest, rpc.SchedulerStub(channel), keys)
+                yield Network(client, manifest, rpc.SchedulerStub(channel), keys, nodes[1:])
         finally:
             for running in reversed(nodes):
                 running.stop(None)
@@ -216,7 +218,7 @@ def test_forged_text_is_proven_and_costs_the_whole_stake(network):
 
 def test_a_worker_that_dies_is_replaced(network):
     Dying.armed.set()
-    job_id, submission, events = network.submit(BOB, verifiers=1)
+    job_id, _, events = network.submit(BOB, verifiers=1)
     assigned = [e.assigned for e in events if e.WhichOneof("event") == "assigned"]
     assert [a.attempt for a in assigned] == [0, 1]
     commitment = _committed(events).commitment
@@ -225,3 +227,14 @@ def test_a_worker_that_dies_is_replaced(network):
             if e.WhichOneof("event") == "tokens"]  # fmt: skip
     assert sum(len(chunk.tokens) for chunk in last) == commitment.output_tokens
     assert network.final(job_id).state == "final"
+
+
+def test_a_worker_that_does_not_open_is_slashed(network):
+    before = network.escrow()
+    job_id, _, events = network.submit(CAT, verifiers=1)
+    network.workers[CAT].stop(None)
+    assert _committed(events).commitment.operator == network.keys[CAT].address
+    assert "voided" in network.final(job_id).error
+    bps = network.chain.params.slash_bps_withheld
+    assert network.stake(CAT) == STAKE - STAKE * bps // 10_000
+    assert network.escrow() == before

@@ -1,0 +1,46 @@
+"""Parties that do not open their rows are made to on chain, and slashed if they let the deadline pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from node.committee import Member
+from node.log import NodeLog
+from node.roundview import RoundState
+from verillm.chain import ChainClient
+from verillm.chain.court import CommitmentProof
+from verillm.commitment import JobRootParts
+from verillm.errors import ChainError
+
+NO_PARTS = JobRootParts(bytes(32), 0, bytes(32))
+"""A demand needs only the signed commitment; the parts of the root are what its owner withholds."""
+
+
+def demand_openings(
+    chain: ChainClient, state: RoundState, parties: Sequence[Member], position: int, log: NodeLog
+) -> None:
+    """Demand the row at boundary 0 and ``position`` from each party; each costs a bond until it ends."""
+    for party in parties:
+        signed, leaf = party.signed, party.leaf
+        proof = CommitmentProof(signed.commitment, signed.signature, leaf.index, leaf.proof, NO_PARTS)
+        job_id = signed.commitment.job_id
+        try:
+            demand = chain.demand_opening(state.round_id, proof, 0, position)
+        except ChainError as error:
+            log.warning("demand_refused", job=job_id, party=party.operator, reason=error)
+            continue
+        deadline = chain.block_number() + chain.params.opening_deadline_blocks + 1
+        state.demands.append([demand, deadline])
+        log.info("opening_demanded", job=job_id, party=party.operator, demand=demand)
+
+
+def slash_withheld(chain: ChainClient, state: RoundState, log: NodeLog) -> None:
+    """Slash where a demand's deadline passed. A demand that was answered is gone, which the court says."""
+    block = chain.block_number()
+    for demand, deadline in [d for d in state.demands if d[1] <= block]:
+        try:
+            chain.slash_withheld(demand)
+            log.info("withheld_slashed", demand=demand)
+        except ChainError as error:
+            log.info("demand_over", demand=demand, reason=error)
+        state.demands.remove([demand, deadline])
