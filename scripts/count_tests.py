@@ -1,4 +1,4 @@
-"""Add up what forge and pytest counted in a log, and print one closing line: `N passed, N failed, N skipped`."""
+"""Add up what forge and pytest counted in a log, and print one line: `N passed, N failed, N skipped`."""
 
 from __future__ import annotations
 

@@ -56,6 +56,7 @@ contract Court is Judge {
     mapping(uint256 disputeId => Dispute) private _disputes;
     mapping(uint256 disputeId => mapping(address juror => Vote)) private _votes;
     mapping(bytes32 pair => bool) public disputed;
+    mapping(bytes32 jobId => mapping(address operator => bool)) public slashedFor;
 
     event DisputeOpened(
         uint256 indexed disputeId,
@@ -82,6 +83,8 @@ contract Court is Judge {
     error WrongState(uint256 disputeId);
     error NotJuror(address caller);
     error VoteMismatch();
+    error AlreadyCommitted(address juror);
+    error DrawFailed();
     error RowMismatch();
 
     constructor(IERC20 token_, Staking staking_, Randomness randomness_, Rounds rounds_, Params memory params)
@@ -167,7 +170,9 @@ contract Court is Judge {
             d.commitDeadline = uint48(block.number + _params.juryCommitBlocks);
             d.revealDeadline = uint48(d.commitDeadline + _params.juryRevealBlocks);
             emit JuryDrawn(disputeId, jurors, d.commitDeadline, d.revealDeadline);
-        } catch {
+        } catch (bytes memory reason) {
+            // Anything else, such as too little gas, must not end the dispute.
+            if (bytes4(reason) != Staking.NotEnoughOperators.selector) revert DrawFailed();
             _end(disputeId, d, address(0), 0, 0);
         }
     }
@@ -178,7 +183,10 @@ contract Court is Judge {
         if (d.state != State.Voting) revert WrongState(disputeId);
         if (block.number > d.commitDeadline) revert TooLate(d.commitDeadline);
         if (!_isJuror(d, msg.sender)) revert NotJuror(msg.sender);
-        _votes[disputeId][msg.sender].commitment = commitment;
+        Vote storage v = _votes[disputeId][msg.sender];
+        // Once all have committed, rows are revealed: a second commitment could copy one.
+        if (v.commitment != 0) revert AlreadyCommitted(msg.sender);
+        v.commitment = commitment;
         emit VoteCommitted(disputeId, msg.sender);
     }
 
@@ -276,6 +284,9 @@ contract Court is Judge {
         for (uint256 i; i < d.jurors.length; ++i) {
             if (_votes[disputeId][d.jurors[i]].side == side) winners[found++] = d.jurors[i];
         }
+        // Several verifiers may dispute the same wrong rows; they are one offence.
+        if (slashedFor[d.jobId][loser]) return;
+        slashedFor[d.jobId][loser] = true;
         _share(staking.slash(d.modelId, loser, _params.slashBpsDivergence), d.challenger, winners);
     }
 

@@ -190,7 +190,8 @@ contract Tribunal is Judge {
             && record.outputTokens == c.outputTokens;
         if (counts && SettlementRules.follows(job, record, _params)) revert SettlementFollows();
         _punishOnce(keccak256(abi.encode("settlement", roundId, record.jobId)));
-        rounds.voidJob(record.jobId);
+        // A round may only void jobs that named its own scheduler.
+        if (job.scheduler == r.scheduler) rounds.voidJob(record.jobId);
         emit SettlementRefuted(roundId, record.jobId, r.scheduler);
         uint256 taken = staking.slash(staking.SCHEDULER_POOL(), r.scheduler, _params.slashBpsSettlement);
         _share(taken, msg.sender, new address[](0));
