@@ -9,7 +9,7 @@ import {Trees} from "./helpers/Trees.sol";
 
 /// @notice Trees and openings that verillm/commitment built verify here, and no others do.
 contract CommitmentVectorsTest is Test {
-    Libraries private libraries = new Libraries();
+    Libraries private libraries = Libraries(deployCode("Libraries.sol:Libraries"));
     string private json = vm.readFile("tests/vectors/commitment.json");
 
     function test_merkle_proofs() public view {
