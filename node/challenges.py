@@ -14,7 +14,8 @@ from verillm.chain import ChainClient
 from verillm.chain.court import CommitmentProof, MatrixRow, TokenFraudProof
 from verillm.commitment import OutputMatrix, RowOpening, keccak256
 from verillm.comparator.compare import exceeds, row_statistics
-from verillm.constants import Dtype
+from verillm.comparator.verdict import JobObservation, RowComparison, judge
+from verillm.constants import Dtype, Verdict
 from verillm.errors import VeriLLMError
 from verillm.manifest import Manifest
 from verillm.rpc import codec
@@ -61,15 +62,23 @@ Rows = tuple[RowOpening, RowOpening]
 
 
 def find_divergence(mine: Party, other: Party, manifest: Manifest) -> Rows | None:
-    """My row and theirs at the first (position, boundary) at which theirs is out of tolerance."""
+    """My row and theirs at the first (position, boundary) at which theirs is out of tolerance.
+
+    None if all their opened rows together would not be rejected: now and then a single honest row is out of
+    tolerance (``BoundaryTolerance``), and no dispute may rest on that.
+    """
     own = {(row.position, row.boundary): row for row in mine.opening.rows}
     dtype = Dtype(manifest.spec.row_dtype)
-    for row in sorted(other.opening.rows, key=lambda r: (r.position, r.boundary)):
-        against = own[row.position, row.boundary]
-        d, n = row_statistics(against.row, row.row, dtype)
-        if exceeds(d, n, manifest.spec.row_tolerance_q40[row.boundary]):
-            return against, row
-    return None
+    rows = sorted(other.opening.rows, key=lambda r: (r.position, r.boundary))
+    pairs = [(own[row.position, row.boundary], row) for row in rows]
+    seen = tuple(
+        RowComparison(b.boundary, b.position, *row_statistics(a.row, b.row, dtype)) for a, b in pairs
+    )
+    if judge(JobObservation(seen, ()), manifest.table).verdict is not Verdict.REJECT:
+        return None
+    limits = manifest.spec.row_tolerance_q40
+    beyond = (exceeds(c.d, c.n, limits[c.boundary]) for c in seen)
+    return next((pair for pair, diverges in zip(pairs, beyond, strict=True) if diverges), None)
 
 
 class HasMatrix(Protocol):
