@@ -20,6 +20,8 @@ MAX_MESSAGE_BYTES = 256 * 2**20
 CHANNEL_OPTIONS = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.initial_reconnect_backoff_ms", 200),  # a worker that (re)starts is seen within a second
+    ("grpc.max_reconnect_backoff_ms", 1000),
 ]
 
 
