@@ -206,7 +206,8 @@ def start_network(stack: ExitStack, model: str) -> Network:
     net.stack.callback(net.stop_workers)
     for worker in range(1, WORKERS + 1):
         endpoint = f"127.0.0.1:{net.ports[worker]}"
-        net.as_account(2 + worker).register_operator(manifest.model_id, RICH if worker == 1 else STAKE, endpoint)
+        stake = RICH if worker == 1 else STAKE
+        net.as_account(2 + worker).register_operator(manifest.model_id, stake, endpoint)
         net.start_worker(worker)
     net.start_scheduler()
     net.wait_workers()
@@ -274,6 +275,7 @@ class Demo:
         if record.outcome is not Verdict.ACCEPT:
             raise Failed(f"honest job: settled as {record.outcome.name}")
         engine = Engine.from_manifest(self.net.folder, self.net.manifest, threads=1)
+        engine.prefill(receipt.prompt)  # the first prefill of a process compiles kernels
         started = time.perf_counter()
         report = verify_receipt(receipt, engine, self.net.manifest)
         check_seconds = time.perf_counter() - started
@@ -287,8 +289,8 @@ class Demo:
         gas = self._round_gas(receipt.round.round_id)
         say(
             f"  {len(receipt.prompt)} + {len(receipt.output)} tokens by worker {worker}, job root "
-            f"0x{receipt.worker.commitment.job_root.hex()[:12]}…; generated in {seconds:.1f} s, receipt verified "
-            f"in {check_seconds:.2f} s ({100 * check_seconds / seconds:.1f} %)"
+            f"0x{receipt.worker.commitment.job_root.hex()[:12]}…; generated in {seconds:.1f} s, receipt "
+            f"verified in {check_seconds:.2f} s ({100 * check_seconds / seconds:.1f} %)"
         )
         say(f"  client paid {tokens(paid)}, worker earned {tokens(earned)}; gas of the round: {gas:,}")
         return f"accepted, settled, {tokens(earned)} tokens to worker {worker}"
@@ -360,8 +362,9 @@ class Demo:
             raise Failed("dying worker: the job was not finished by another worker")
         say(
             f"  died after 8 tokens; attempt {receipt.worker.commitment.attempt} finished all "
-            f"{len(receipt.output)} tokens elsewhere (stream restarted {moves} times) and was paid once"
+            f"{len(receipt.output)} tokens elsewhere (stream reset {moves} times) and was paid once"
         )
+        self.net.start_worker(worker)
         return "finished elsewhere, paid once"
 
 

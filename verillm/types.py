@@ -1,4 +1,4 @@
-"""The protocol's messages as plain values. Hashing and signing are in ``eip712``, byte trees in ``commitment``."""
+"""The protocol's messages as plain values. Hashing and signing are in ``eip712``, trees in ``commitment``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SamplingParams:
 class Job:
     """What the client signs (EIP-712 type ``Job``; the digest is the job id). Prices are token wei per token.
 
-    ``prompt_hash`` is ``commitment.token_list_hash(prompt_tokens)``; ``stop_hash`` is ``eip712.stop_hash(stop)``.
+    ``prompt_hash`` is ``commitment.token_list_hash`` of the prompt, ``stop_hash`` ``eip712.stop_hash``.
     """
 
     client: str
@@ -83,8 +83,8 @@ class Commitment:
 
 @dataclass(frozen=True)
 class SignedVerdict:
-    """A verifier's signed word (EIP-712 type ``Verdict``). ``boundary``/``position`` name the first divergence
-    and are 0 unless rejected; boundary 65535 means the token at ``position`` was not sampled as the job asks."""
+    """A verifier's signed word (EIP-712 type ``Verdict``). ``boundary`` and ``position`` name the first
+    divergence and are 0 unless rejected; boundary 65535: the token at ``position`` was not sampled so."""
 
     job_id: bytes
     verdict: Verdict
@@ -102,7 +102,7 @@ TOKEN_BOUNDARY = 0xFFFF
 class SettlementRecord:
     """One job's line in a settlement; the leaf is keccak(0x07 || abi.encode(record)). Amounts are token wei.
 
-    ``verdicts[i]`` is the verdict of ``verifiers[i]``; ``outcome`` is ACCEPT (paid) or REJECT / UNABLE (refunded).
+    ``verdicts[i]`` is that of ``verifiers[i]``; ``outcome``: ACCEPT is paid, REJECT and UNABLE are not.
     """
 
     job_id: bytes
