@@ -11,7 +11,6 @@ one contradicts its own committed row. ``--cheat`` runs a cheating worker instea
 from __future__ import annotations
 
 import argparse
-import datetime
 import itertools
 import json
 import math
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
+from machine import machine
 
 from node.behaviour import Behaviour
 from node.cheats import make_behaviour
@@ -261,13 +260,6 @@ def table(rows: dict[str, Tally], floors: dict[str, float]) -> str:
     return "\n".join(lines)
 
 
-def cpu_name() -> str:
-    """The first processor's model name, as Linux gives it."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.is_file() else []
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--json", metavar="FILE", help="write the results here")
@@ -291,9 +283,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "worker": options.cheat or "honest",
             "seed": options.seed,
             "opened_positions": OPENED,
-            "cpu": cpu_name(),
-            "torch": torch.__version__,
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "machine": machine(DECODE_THREADS),
             "dtypes": {name: vars(tally) for name, tally in rows.items()},
         }
         Path(options.json).write_text(json.dumps(result, indent=1) + "\n")

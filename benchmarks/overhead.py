@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import time
 from collections.abc import Generator
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from machine import machine
 
 from verillm.commitment import RowStore, build_commitment
 from verillm.commitment.fast import U8, row_roots
@@ -142,14 +142,14 @@ def main() -> None:
     options = parser.parse_args()
     if options.tokens < 8:
         parser.error("--tokens: at least 8")
-    folder = resolve(options.model)
+    folder, place = resolve(options.model), machine()
     rate = hash_rate()
     rows = [measure_dtype(folder, d, options.boundaries, options.tokens) for d in (Dtype.FP32, Dtype.BF16)]
     result = {
         "commit_overhead": max(row["commit_overhead"] for row in rows),
         "hash_bytes_per_s": rate,
         "rows": rows,
-        "cpus": os.cpu_count(),
+        "machine": place,
     }
     print("dtype  prompt output  token ms  added us  trees ms  overhead")
     for row in rows:

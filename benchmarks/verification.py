@@ -12,6 +12,8 @@ import json
 import time
 from typing import Any
 
+from machine import machine
+
 from verillm.calibrate import TOPICS, default_boundaries
 from verillm.commitment import build_commitment, token_list_hash
 from verillm.constants import Dtype, FinishReason
@@ -83,10 +85,11 @@ def run(model: str, threads: int) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Verification against generation time per job.")
-    parser.add_argument("--json", metavar="FILE", help="write the rows as JSON")
+    parser.add_argument("--json", metavar="FILE", help="write the results here")
     parser.add_argument("--model", default="smollm2-135m", help="name, folder, .gguf file or hub id")
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
+    place = machine(args.threads)
     rows = run(args.model, args.threads)
     print(f"{'dtype':6} {'prompt':>6} {'output':>6} {'generation':>11} {'verification':>12} {'ratio':>7}")
     for row in rows:
@@ -97,7 +100,8 @@ def main() -> None:
         )
     if args.json:
         with open(args.json, "w") as file:
-            json.dump(rows, file, indent=2)
+            json.dump({"rows": rows, "machine": place}, file, indent=1)
+            file.write("\n")
 
 
 if __name__ == "__main__":
