@@ -51,7 +51,9 @@ contract CourtTest is World {
 
     function test_a_pair_is_disputed_once() public {
         (, uint256 roundId) = _dispute();
-        _expectOpenReverts(roundId, ofWorker, ofVerifier, abi.encodeWithSelector(Court.DisputeExists.selector));
+        _expectOpenReverts(
+            roundId, ofWorker, ofVerifier, abi.encodeWithSelector(Court.DisputeExists.selector)
+        );
     }
 
     function test_rows_that_agree_are_no_dispute() public {

@@ -50,9 +50,7 @@ contract TribunalTest is World {
         t.rows[1][1] = Transcripts.row([0, 0, 0, 0x4080, 0, 0x4070, 0, 0]); // 4 and 3.75
         t.tokens[2] = 5;
         Tribunal.TokenFraud memory f = _fraud(3);
-        vm.expectRevert(
-            abi.encodeWithSelector(Tribunal.TokenFollows.selector, int256(1) << 22, MARGIN_Q24)
-        );
+        vm.expectRevert(abi.encodeWithSelector(Tribunal.TokenFollows.selector, int256(1) << 22, MARGIN_Q24));
         tribunal.proveTokenFraud(f);
     }
 
