@@ -383,6 +383,7 @@ def main() -> int:
     parser.add_argument("--model", default="smollm2-135m", help="name, folder or .gguf (smollm2-135m)")
     parser.add_argument("--keep", action="store_true", help="leave the network running until Ctrl-C")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the stack stops every process
     shutil.rmtree(STATE, ignore_errors=True)
     STATE.mkdir()
     started = time.monotonic()
