@@ -280,7 +280,7 @@ class Demo:
         report = verify_receipt(receipt, engine, self.net.manifest)
         check_seconds = time.perf_counter() - started
         if report.verdict is not Verdict.ACCEPT or not report.ok:
-            raise Failed(f"honest job: our own check of the receipt says {report.verdict.name}")
+            raise Failed(f"honest job: our own check of the receipt says {report.verdict!r}")
         paid = escrow - self.net.chain.escrow(self.client.account.address, account(1).address)
         worker = next(w for w in before if self.net.address(w) == record.worker)
         earned = self.net.chain.balance(record.worker) - before[worker]
@@ -309,25 +309,29 @@ class Demo:
         self.net.start_worker(worker, cheat)
         self.net.wait_workers()
         operator = self.net.address(worker)
-        escrow = self.net.chain.escrow(self.client.account.address, account(1).address)
-        generation, count = self.until_drawn(worker, 32)
-        lost = wait_for(f"slash of {cheat}", lambda: self.net.slashed(operator) or None, 120)
-        receipt = self.finished(generation)
-        outcome = receipt.settlement.record.outcome
-        if outcome is Verdict.ACCEPT:
-            raise Failed(f"{cheat}: the job was accepted")
+        # Forged text can be proven to the contract only at an opened position, so one job may not be enough.
+        jobs = 0
+        for _ in range(5):
+            generation, count = self.until_drawn(worker, 32)
+            jobs += count
+            receipt = self.finished(generation, 120)
+            if receipt.settlement.record.outcome is Verdict.ACCEPT:
+                raise Failed(f"{cheat}: the job was accepted")
+            if receipt.settlement.record.client_pays:
+                raise Failed(f"{cheat}: the client was charged {receipt.settlement.record.client_pays}")
+            lost = self.net.slashed(operator)
+            if lost:
+                break
+        else:
+            raise Failed(f"{cheat}: rejected, but not slashed within 5 jobs")
         events = self.net.chain.events(contract, name)
         if not any(operator in (e.args.get("worker"), e.args.get("loser")) for e in events):
             raise Failed(f"{cheat}: no {name} names {operator}")
-        if not self.net.chain.voided(generation.job_id) and self.net.chain.claimed(generation.job_id):
-            charged = receipt.settlement.record.client_pays
-            if charged:
-                raise Failed(f"{cheat}: the client paid {charged} of {escrow}")
         verdict = next(v.verdict for v in receipt.verifiers if v.verdict.verdict is Verdict.REJECT)
         place = "token" if verdict.boundary == 0xFFFF else f"boundary {verdict.boundary}"
         say(
-            f"  drawn after {count} jobs; rejected at {place}, position {verdict.position}; {name}: "
-            f"{tokens(lost)} tokens slashed, client charged 0"
+            f"  slashed after {jobs} jobs; rejected at {place}, position {verdict.position}; "
+            f"{name}: {tokens(lost)} tokens slashed, client charged 0"
         )
         self.net.start_worker(worker)
         return f"rejected, {tokens(lost)} tokens slashed ({name})"
