@@ -18,11 +18,12 @@ def cpu_name() -> str:
 
 
 def machine(threads: int | None = None) -> dict[str, Any]:
-    """CPU, cores, threads that torch used, load before (runnable processes, 1 minute), torch and UTC date."""
+    """CPU, cores, threads of torch and how they wait, 1-minute load before, torch version, UTC date."""
     return {
         "cpu": cpu_name(),
         "cpus": os.cpu_count(),
         "threads": threads or torch.get_num_threads(),
+        "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY", "default"),
         "load_1min": round(os.getloadavg()[0], 2),
         "torch": torch.__version__,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
