@@ -147,7 +147,7 @@ class Challenger:
     def _prove(self, evidence: Evidence, fraud: TokenFraud) -> None:
         """Court.proveTokenFraud: the worker's own row, and the output matrix's rows of both tokens."""
         job = evidence.job
-        if self._chain.voided(job.job_id):
+        if self._chain.voided(job.submission.job.scheduler, job.job_id):
             self._log.info("already_proven", job=job.job_id)
             return
         matrix = self._models[job.submission.job.model_id].output_matrix

@@ -231,11 +231,11 @@ class RoundLoop:
         stored = self._store.job(job.job_id)
         if stored is not None and stored.state == "final":
             return True
-        if self._chain.voided(job.job_id):
+        if self._chain.voided(job.job.scheduler, job.job_id):
             self._log.info("voided", job=job.job_id)
             self._store.set_state(job.job_id, "final", VOIDED)
             return True
-        if self._chain.held(job.job_id):
+        if self._chain.held(job.job.scheduler, job.job_id):
             return False
         if record.outcome is Verdict.ACCEPT and not self._chain.claimed(job.job_id):
             proof = view.settlement_leaf(index).proof

@@ -54,6 +54,7 @@ contract Court is Judge {
 
     uint256 public disputeCount;
     mapping(uint256 disputeId => Dispute) private _disputes;
+    mapping(uint256 disputeId => address) private _schedulers;
     mapping(uint256 disputeId => mapping(address juror => Vote)) private _votes;
     mapping(bytes32 pair => bool) public disputed;
     mapping(bytes32 jobId => mapping(address operator => bool)) public slashedFor;
@@ -141,7 +142,8 @@ contract Court is Judge {
         (d.firstRowHash, d.secondRowHash) = (keccak256(firstRow.row), keccak256(secondRow.row));
         (d.firstIsWorker, d.secondIsWorker) = (a.role == ROLE_WORKER, b.role == ROLE_WORKER);
         d.challenger = msg.sender;
-        rounds.hold(a.jobId);
+        _schedulers[disputeId] = r.scheduler;
+        rounds.hold(r.scheduler, a.jobId);
         emit DisputeOpened(
             disputeId,
             a.jobId,
@@ -273,11 +275,12 @@ contract Court is Judge {
     {
         d.state = State.Resolved;
         rewards[d.challenger] += _params.disputeBond;
-        rounds.release(d.jobId);
+        address scheduler = _schedulers[disputeId];
+        rounds.release(scheduler, d.jobId);
         emit DisputeResolved(disputeId, loser, first, second);
         _punishJurors(disputeId, d, loser);
         if (loser == address(0)) return;
-        if (loser == d.first ? d.firstIsWorker : d.secondIsWorker) rounds.voidJob(d.jobId);
+        if (loser == d.first ? d.firstIsWorker : d.secondIsWorker) rounds.voidJob(scheduler, d.jobId);
         uint8 side = loser == d.first ? 2 : 1;
         address[] memory winners = new address[](side == 1 ? first : second);
         uint256 found;

@@ -59,8 +59,9 @@ contract Rounds is EIP712 {
     mapping(address client => mapping(address scheduler => Escrow)) private _escrows;
     mapping(address account => uint256) public balances;
     mapping(address client => mapping(uint256 nonce => bool)) public nonceUsed;
-    mapping(bytes32 jobId => bool) public voided;
-    mapping(bytes32 jobId => uint256) public holds;
+    /// @notice By scheduler, so that a stranger's round can neither void nor hold a job that names another scheduler.
+    mapping(address scheduler => mapping(bytes32 jobId => bool)) public voided;
+    mapping(address scheduler => mapping(bytes32 jobId => uint256)) public holds;
 
     event EscrowDeposited(address indexed client, address indexed scheduler, uint256 amount);
     event EscrowLeaving(
@@ -228,8 +229,8 @@ contract Rounds is EIP712 {
             revert JobMismatch(id);
         }
         if (ECDSA.recover(id, jobSignature) != job.client) revert SignatureInvalid(job.client);
-        if (voided[id]) revert JobIsVoided(id);
-        if (holds[id] != 0) revert JobIsHeld(id);
+        if (voided[r.scheduler][id]) revert JobIsVoided(id);
+        if (holds[r.scheduler][id] != 0) revert JobIsHeld(id);
         if (!SettlementRules.follows(job, record, _params)) revert RecordDoesNotFollow(id);
         if (nonceUsed[job.client][job.nonce]) revert NonceUsed(job.client, job.nonce);
         nonceUsed[job.client][job.nonce] = true;
@@ -259,17 +260,17 @@ contract Rounds is EIP712 {
     // --- for the court ---
 
     /// @notice A held job cannot be claimed; every hold is released when its dispute ends.
-    function hold(bytes32 id) external onlyCourt {
-        ++holds[id];
+    function hold(address scheduler, bytes32 id) external onlyCourt {
+        ++holds[scheduler][id];
     }
 
-    function release(bytes32 id) external onlyCourt {
-        --holds[id];
+    function release(address scheduler, bytes32 id) external onlyCourt {
+        --holds[scheduler][id];
     }
 
     /// @notice A void job is never paid; its client's escrow stays whole.
-    function voidJob(bytes32 id) external onlyCourt {
-        voided[id] = true;
+    function voidJob(address scheduler, bytes32 id) external onlyCourt {
+        voided[scheduler][id] = true;
         emit JobVoided(id);
     }
 

@@ -35,6 +35,7 @@ contract Tribunal is Judge {
         address challenger;
         uint16 boundary;
         uint32 position;
+        address scheduler;
         bytes32 modelId;
         Commitment commitment;
     }
@@ -109,7 +110,7 @@ contract Tribunal is Judge {
         int256 gap = _score(spec, f.job, f.finalRow, f.better) - _score(spec, f.job, f.finalRow, f.claimed);
         if (gap <= int256(uint256(spec.tokenMarginQ24))) revert TokenFollows(gap, spec.tokenMarginQ24);
         _punishOnce(keccak256(abi.encode("token", c.jobId, c.operator)));
-        rounds.voidJob(c.jobId);
+        rounds.voidJob(r.scheduler, c.jobId);
         emit TokenFraudProven(c.jobId, c.operator, position + 1, f.claimedToken, f.better.token, gap);
         uint256 taken = staking.slash(r.modelId, c.operator, _params.slashBpsTokenFraud);
         _share(taken, msg.sender, new address[](0));
@@ -138,10 +139,11 @@ contract Tribunal is Judge {
             challenger: msg.sender,
             boundary: boundary,
             position: position,
+            scheduler: r.scheduler,
             modelId: r.modelId,
             commitment: c
         });
-        rounds.hold(c.jobId);
+        rounds.hold(r.scheduler, c.jobId);
         emit OpeningDemanded(demandId, c.jobId, c.operator, boundary, position);
         token.safeTransferFrom(msg.sender, address(this), _params.disputeBond);
     }
@@ -156,7 +158,7 @@ contract Tribunal is Judge {
         Opening.checkParts(d.commitment, d.modelId, parts);
         Opening.checkRow(d.commitment, parts, staking.model(d.modelId), opening);
         rewards[d.operator] += _params.disputeBond;
-        rounds.release(d.commitment.jobId);
+        rounds.release(d.scheduler, d.commitment.jobId);
         emit OpeningAnswered(demandId, opening);
     }
 
@@ -164,8 +166,8 @@ contract Tribunal is Judge {
         Demand memory d = _takeDemand(demandId);
         if (block.number <= d.deadline) revert TooEarly(d.deadline);
         rewards[d.challenger] += _params.disputeBond;
-        rounds.release(d.commitment.jobId);
-        if (d.isWorker) rounds.voidJob(d.commitment.jobId);
+        rounds.release(d.scheduler, d.commitment.jobId);
+        if (d.isWorker) rounds.voidJob(d.scheduler, d.commitment.jobId);
         emit OpeningWithheld(demandId, d.operator);
         uint256 taken = staking.slash(d.modelId, d.operator, _params.slashBpsWithheld);
         _share(taken, d.challenger, new address[](0));
@@ -190,8 +192,7 @@ contract Tribunal is Judge {
             && record.outputTokens == c.outputTokens;
         if (counts && SettlementRules.follows(job, record, _params)) revert SettlementFollows();
         _punishOnce(keccak256(abi.encode("settlement", roundId, record.jobId)));
-        // A round may only void jobs that named its own scheduler.
-        if (job.scheduler == r.scheduler) rounds.voidJob(record.jobId);
+        rounds.voidJob(r.scheduler, record.jobId);
         emit SettlementRefuted(roundId, record.jobId, r.scheduler);
         uint256 taken = staking.slash(staking.SCHEDULER_POOL(), r.scheduler, _params.slashBpsSettlement);
         _share(taken, msg.sender, new address[](0));

@@ -138,8 +138,8 @@ contract CourtTest is World {
         uint256 each = taken * params.jurorShareBps / 10_000 / 3;
         assertEq(staking.stakeOf(modelId, worker), STAKE - taken);
         assertEq(staking.stakeOf(modelId, verifier), STAKE);
-        assertTrue(rounds.voided(rounds.jobId(job)));
-        assertEq(rounds.holds(rounds.jobId(job)), 0);
+        assertTrue(rounds.voided(scheduler, rounds.jobId(job)));
+        assertEq(rounds.holds(scheduler, rounds.jobId(job)), 0);
         uint256 forChallenger = taken * params.challengerShareBps / 10_000;
         assertEq(court.rewards(challenger), params.disputeBond + forChallenger);
         for (uint256 i; i < 3; ++i) {
@@ -166,7 +166,7 @@ contract CourtTest is World {
         // The juror whose values are far from the majority's pays as if it had not come.
         assertEq(staking.stakeOf(modelId, jurors[1]), STAKE - STAKE * params.slashBpsNoShow / 10_000);
         assertEq(court.rewards(jurors[1]), 0);
-        assertFalse(rounds.voided(rounds.jobId(job)));
+        assertFalse(rounds.voided(scheduler, rounds.jobId(job)));
         SettlementRecord memory record = newRecord(job, worker);
         settleRound(roundId, record, feesOf(record));
         passWindow(roundId);
@@ -365,7 +365,7 @@ contract CourtTest is World {
             assertEq(staking.stakeOf(modelId, vm.addr(operatorKey(i))), STAKE);
         }
         assertEq(court.rewards(challenger), params.disputeBond);
-        assertEq(rounds.holds(rounds.jobId(job)), 0);
-        assertFalse(rounds.voided(rounds.jobId(job)));
+        assertEq(rounds.holds(scheduler, rounds.jobId(job)), 0);
+        assertFalse(rounds.voided(scheduler, rounds.jobId(job)));
     }
 }

@@ -236,11 +236,11 @@ contract RoundsTest is World {
     function test_only_courts_hold_and_void() public {
         bytes memory refused = abi.encodeWithSelector(Rounds.NotCourt.selector, address(this));
         vm.expectRevert(refused);
-        rounds.hold(record.jobId);
+        rounds.hold(scheduler, record.jobId);
         vm.expectRevert(refused);
-        rounds.release(record.jobId);
+        rounds.release(scheduler, record.jobId);
         vm.expectRevert(refused);
-        rounds.voidJob(record.jobId);
+        rounds.voidJob(scheduler, record.jobId);
         vm.expectRevert(Rounds.CourtsAlreadySet.selector);
         rounds.setCourts(address(this), address(this));
     }
@@ -248,7 +248,7 @@ contract RoundsTest is World {
     function test_a_voided_job_is_never_paid() public {
         uint256 roundId = _settled(record, feesOf(record));
         vm.prank(address(court));
-        rounds.voidJob(record.jobId);
+        rounds.voidJob(scheduler, record.jobId);
         _expectClaimReverts(roundId, abi.encodeWithSelector(Rounds.JobIsVoided.selector, record.jobId));
     }
 
@@ -256,13 +256,13 @@ contract RoundsTest is World {
         uint256 roundId = _settled(record, feesOf(record));
         bytes memory held = abi.encodeWithSelector(Rounds.JobIsHeld.selector, record.jobId);
         vm.startPrank(address(court));
-        rounds.hold(record.jobId);
-        rounds.hold(record.jobId);
-        rounds.release(record.jobId);
+        rounds.hold(scheduler, record.jobId);
+        rounds.hold(scheduler, record.jobId);
+        rounds.release(scheduler, record.jobId);
         vm.stopPrank();
         _expectClaimReverts(roundId, held);
         vm.prank(address(tribunal));
-        rounds.release(record.jobId);
+        rounds.release(scheduler, record.jobId);
         _claim(roundId);
         assertEq(rounds.balances(worker), 16 ether);
     }

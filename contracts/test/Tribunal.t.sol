@@ -33,7 +33,7 @@ contract TribunalTest is World {
         assertEq(staking.stakeOf(modelId, worker), STAKE - taken);
         assertEq(tribunal.rewards(challenger), reward);
         assertEq(token.balanceOf(BURN), taken - reward);
-        assertTrue(rounds.voided(rounds.jobId(job)));
+        assertTrue(rounds.voided(scheduler, rounds.jobId(job)));
         vm.expectRevert(Tribunal.AlreadyPunished.selector);
         tribunal.proveTokenFraud(f);
     }
@@ -135,7 +135,7 @@ contract TribunalTest is World {
         tribunal.slashWithheld(demandId);
         tribunal.answerOpening(demandId, p.parts, t.open(0, 1));
         assertEq(tribunal.rewards(worker), params.disputeBond);
-        assertEq(rounds.holds(rounds.jobId(job)), 0);
+        assertEq(rounds.holds(scheduler, rounds.jobId(job)), 0);
         assertEq(staking.stakeOf(modelId, worker), STAKE);
         vm.roll(deadline + 1);
         vm.expectRevert(abi.encodeWithSelector(Tribunal.DemandUnknown.selector, demandId));
@@ -144,7 +144,7 @@ contract TribunalTest is World {
 
     function test_a_withheld_opening_is_slashed_and_voids_the_workers_job() public {
         (uint256 demandId, CommitmentProof memory p) = _demand(ROLE_WORKER, 0);
-        assertEq(rounds.holds(rounds.jobId(job)), 1);
+        assertEq(rounds.holds(scheduler, rounds.jobId(job)), 1);
         uint256 deadline = tribunal.demand(demandId).deadline;
         vm.roll(deadline + 1);
         vm.expectRevert(abi.encodeWithSelector(Judge.TooLate.selector, deadline));
@@ -155,8 +155,8 @@ contract TribunalTest is World {
         assertEq(staking.stakeOf(modelId, worker), STAKE - taken);
         assertEq(tribunal.rewards(challenger), params.disputeBond + reward);
         assertEq(token.balanceOf(BURN), taken - reward);
-        assertTrue(rounds.voided(rounds.jobId(job)));
-        assertEq(rounds.holds(rounds.jobId(job)), 0);
+        assertTrue(rounds.voided(scheduler, rounds.jobId(job)));
+        assertEq(rounds.holds(scheduler, rounds.jobId(job)), 0);
     }
 
     function test_a_verifier_that_withholds_is_slashed_but_the_job_stands() public {
@@ -164,7 +164,7 @@ contract TribunalTest is World {
         vm.roll(uint256(tribunal.demand(demandId).deadline) + 1);
         tribunal.slashWithheld(demandId);
         assertLt(staking.stakeOf(modelId, verifier), STAKE);
-        assertFalse(rounds.voided(rounds.jobId(job)));
+        assertFalse(rounds.voided(scheduler, rounds.jobId(job)));
     }
 
     function test_only_rows_that_exist_are_demanded() public {
@@ -178,6 +178,31 @@ contract TribunalTest is World {
         tribunal.demandOpening(roundId, p, 1, 2);
     }
 
+    /// @dev Anyone with a stake may open rounds, and put there whatever an accomplice signed.
+    function test_a_strangers_round_can_neither_hold_nor_void_a_job() public {
+        address stranger = makeAddr("stranger");
+        fund(stranger, STAKE, address(staking));
+        vm.prank(stranger);
+        staking.registerScheduler(STAKE, "", new bytes(33));
+        SettlementRecord memory record = newRecord(job, worker);
+        uint256 honest = honestRound(job);
+        settleRound(honest, record, feesOf(record));
+        passWindow(honest);
+        t.tokens[2] = 5;
+        CommitmentProof memory accomplice = commit(job, t, ROLE_WORKER, 3);
+        bytes32 root = leafOf(accomplice);
+        vm.prank(stranger);
+        uint256 roundId = rounds.commitRound(modelId, root, 1);
+        vm.prank(challenger);
+        tribunal.demandOpening(roundId, accomplice, 0, 1);
+        Tribunal.TokenFraud memory f = _fraud(3);
+        (f.roundId, f.worker) = (roundId, accomplice);
+        tribunal.proveTokenFraud(f);
+        assertEq(staking.stakeOf(modelId, vm.addr(operatorKey(3))), 0);
+        rounds.claim(honest, 0, record, none(), job, signJob(job, CLIENT_KEY));
+        assertEq(rounds.balances(worker), record.workerFee);
+    }
+
     // --- settlements ---
 
     function test_a_record_that_charges_too_much_costs_the_scheduler_its_stake() public {
@@ -188,7 +213,7 @@ contract TribunalTest is World {
         tribunal.challengeSettlement(roundId, 0, record, none(), job, p);
         assertEq(staking.stakeOf(staking.SCHEDULER_POOL(), scheduler), 0);
         assertEq(tribunal.rewards(challenger), STAKE * params.challengerShareBps / 10_000);
-        assertTrue(rounds.voided(record.jobId));
+        assertTrue(rounds.voided(scheduler, record.jobId));
         vm.expectRevert(Tribunal.AlreadyPunished.selector);
         tribunal.challengeSettlement(roundId, 0, record, none(), job, p);
     }

@@ -111,7 +111,7 @@ def test_dispute_against_a_cheating_worker(world: World) -> None:
     assert chain.withdraw_rewards() == world.params.dispute_bond + share
     assert chain.token_balance(accuser.key.address) == before + share
 
-    assert chain.voided(record.job_id)
+    assert chain.voided(SCHEDULER.address, record.job_id)
     world.devnet.mine(world.params.challenge_window_blocks + 1)
     with pytest.raises(ChainError, match=r"claim: JobIsVoided\("):
         world.scheduler.claim(
@@ -143,7 +143,7 @@ def test_dispute_by_a_lying_verifier_with_a_juror_missing(world: World) -> None:
     assert chain.stake_of(MODEL_ID, worker.key.address) == STAKE
     absent = STAKE * world.params.slash_bps_no_show // 10_000
     assert chain.stake_of(MODEL_ID, jurors[2]) == STAKE - absent
-    assert not chain.voided(worker.commitment.job_id)
+    assert not chain.voided(SCHEDULER.address, worker.commitment.job_id)
     record, settled = world.settle(round_id, job, worker, [liar, other], Verdict.ACCEPT)
     world.devnet.mine(world.params.challenge_window_blocks + 1)
     signature = eip712.sign_job(job, CLIENT, world.domain)
@@ -192,7 +192,7 @@ def test_token_fraud_is_proven_and_honest_tokens_are_safe(world: World, temperat
     taken = STAKE * world.params.slash_bps_token_fraud // 10_000
     assert world.client.stake_of(MODEL_ID, cheat.key.address) == STAKE - taken
     assert world.client.rewards(CLIENT.address) == taken * world.params.challenger_share_bps // 10_000
-    assert world.client.voided(cheat.commitment.job_id)
+    assert world.client.voided(SCHEDULER.address, cheat.commitment.job_id)
     with pytest.raises(ChainError, match="AlreadyPunished"):
         world.client.prove_token_fraud(proof)
 
@@ -252,7 +252,7 @@ def test_false_settlement_slashes_the_scheduler(world: World, changes: dict[str,
     taken = STAKE * world.params.slash_bps_settlement // 10_000
     assert watcher.stake_of(SCHEDULER_POOL, SCHEDULER.address) == STAKE - taken
     assert watcher.rewards(DEPLOYER.address) == taken * world.params.challenger_share_bps // 10_000
-    assert watcher.voided(record.job_id)
+    assert watcher.voided(SCHEDULER.address, record.job_id)
 
 
 def test_true_settlement_stands(world: World) -> None:

@@ -213,7 +213,7 @@ def test_forged_text_is_proven_and_costs_the_whole_stake(network):
     assert "voided" in status.error
     assert network.stake(FORGE) == 0
     assert network.escrow() == before
-    assert network.chain.voided(job_id)
+    assert network.chain.voided(account(1).address, job_id)
 
 
 def test_a_worker_that_dies_is_replaced(network):

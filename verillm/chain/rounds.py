@@ -103,13 +103,13 @@ class RoundsCalls(ContractCalls):
         """Was this job paid (or refunded) by a claim?"""
         return any(self.events("rounds", "JobClaimed", jobId=job_id))
 
-    def voided(self, job_id: bytes) -> bool:
-        """Was this job's worker or settlement proven false?"""
-        return self._call("rounds", "voided", job_id)
+    def voided(self, scheduler: str, job_id: bytes) -> bool:
+        """Was this job's worker or settlement proven false in a round of its scheduler?"""
+        return self._call("rounds", "voided", scheduler, job_id)
 
-    def held(self, job_id: bytes) -> bool:
+    def held(self, scheduler: str, job_id: bytes) -> bool:
         """Is this job part of an open dispute or demand? Until that ends it cannot be claimed."""
-        return self._call("rounds", "holds", job_id) > 0
+        return self._call("rounds", "holds", scheduler, job_id) > 0
 
     def balance(self, account: str) -> int:
         """Token wei that claims credited to ``account`` and that it has not withdrawn."""
