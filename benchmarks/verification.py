@@ -100,7 +100,7 @@ def main() -> None:
         )
     if args.json:
         with open(args.json, "w") as file:
-            json.dump({"rows": rows, "machine": place}, file, indent=1)
+            json.dump([{**row, **place} for row in rows], file, indent=1)
             file.write("\n")
 
 
