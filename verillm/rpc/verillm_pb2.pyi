@@ -243,22 +243,20 @@ class FromWorker(_message.Message):
     def __init__(self, prefilled: _Optional[_Union[Prefilled, _Mapping]] = ..., tokens: _Optional[_Union[TokenChunk, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., unable: _Optional[str] = ...) -> None: ...
 
 class RowProof(_message.Message):
-    __slots__ = ("boundary", "position", "token", "row", "row_proof", "boundary_root", "boundary_proof")
+    __slots__ = ("boundary", "position", "token", "row", "row_proof", "boundary_proof")
     BOUNDARY_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     ROW_FIELD_NUMBER: _ClassVar[int]
     ROW_PROOF_FIELD_NUMBER: _ClassVar[int]
-    BOUNDARY_ROOT_FIELD_NUMBER: _ClassVar[int]
     BOUNDARY_PROOF_FIELD_NUMBER: _ClassVar[int]
     boundary: int
     position: int
     token: int
     row: bytes
     row_proof: _containers.RepeatedScalarFieldContainer[bytes]
-    boundary_root: bytes
     boundary_proof: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, boundary: _Optional[int] = ..., position: _Optional[int] = ..., token: _Optional[int] = ..., row: _Optional[bytes] = ..., row_proof: _Optional[_Iterable[bytes]] = ..., boundary_root: _Optional[bytes] = ..., boundary_proof: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    def __init__(self, boundary: _Optional[int] = ..., position: _Optional[int] = ..., token: _Optional[int] = ..., row: _Optional[bytes] = ..., row_proof: _Optional[_Iterable[bytes]] = ..., boundary_proof: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Opening(_message.Message):
     __slots__ = ("operator", "token_root", "boundaries_root", "rows")
