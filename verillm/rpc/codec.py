@@ -205,7 +205,7 @@ def verdict_from_proto(message: pb.Verdict) -> SignedVerdict:
 
 
 def row_to_proto(value: RowOpening) -> pb.RowProof:
-    """Encode one opened row; ``boundary_root`` stays empty, it follows from row and proof."""
+    """Encode one opened row."""
     return encode(
         pb.RowProof,
         "row",
