@@ -29,10 +29,6 @@ class StakingCalls(ContractCalls):
         """Token wei of ``owner``."""
         return self._call("token", "balanceOf", owner)
 
-    def transfer_token(self, to: str, amount: int) -> Receipt:
-        """Send token wei."""
-        return self._send("token", "transfer", to, amount)
-
     def mint_test_token(self, to: str, amount: int) -> Receipt:
         """Mint token wei; only the dev chains' TestToken allows it."""
         return self._send("token", "mint", to, amount)
