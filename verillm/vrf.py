@@ -8,15 +8,31 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from dataclasses import dataclass
 
 import coincurve
 
 from verillm.errors import ConfigError, ProofError
 
+FIELD = 2**256 - 2**32 - 977
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 SUITE = b"\xfe"
 PROOF_BYTES = 81
 CHALLENGE_BYTES = 16
+
+
+@dataclass(frozen=True)
+class VrfHints:
+    """A proof as ``Vrf.sol`` checks it, field by field its ``VrfProof``; points are (x, y)."""
+
+    gamma_prefix: int
+    gamma_x: int
+    c: int
+    s: int
+    u: tuple[int, int]
+    s_h: tuple[int, int]
+    c_gamma: tuple[int, int]
+    slope: int
 
 
 def public_key(sk: bytes) -> bytes:
@@ -56,9 +72,26 @@ def verify(pk: bytes, alpha: bytes, pi: bytes) -> bytes:
     return beta(pi)
 
 
+def hints(pk: bytes, alpha: bytes, pi: bytes) -> VrfHints:
+    """The form of a proof that the contract checks. Raises ProofError as ``verify`` does."""
+    verify(pk, alpha, pi)
+    return _hints(pk, _encode_to_curve(pk, alpha), pi)
+
+
 def beta(pi: bytes) -> bytes:
     """proof_to_hash (RFC 9381 5.2), 32 bytes; only meaningful for a verified proof."""
     return hashlib.sha256(SUITE + b"\x03" + pi[:33] + b"\x00").digest()
+
+
+def _hints(pk: bytes, h: bytes, pi: bytes) -> VrfHints:
+    """Needs 0 < c, 0 < s < n, U finite and s*H, c*Gamma of different x; odds of 2^-120 are left out."""
+    c, s = int.from_bytes(pi[33:49], "big"), int.from_bytes(pi[49:], "big")
+    base = coincurve.PrivateKey(s.to_bytes(32, "big")).public_key
+    u = coincurve.PublicKey.combine_keys([base, coincurve.PublicKey(_multiply(pk, ORDER - c))]).point()
+    s_h = coincurve.PublicKey(_multiply(h, s)).point()
+    c_gamma = coincurve.PublicKey(_multiply(pi[:33], c)).point()
+    slope = (s_h[1] + c_gamma[1]) * pow(s_h[0] - c_gamma[0], -1, FIELD) % FIELD
+    return VrfHints(pi[0], int.from_bytes(pi[1:33], "big"), c, s, u, s_h, c_gamma, slope)
 
 
 def _scalar(sk: bytes) -> int:
