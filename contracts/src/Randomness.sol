@@ -1,73 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
+import {IRandomness} from "./interfaces/IRandomness.sol";
 import {BlockHeader} from "./libraries/BlockHeader.sol";
 
-/// @notice prevrandao of a block that is fixed when the request is made. Whoever pokes, and when, does not change it.
-contract Randomness {
-    struct Request {
-        uint64 targetBlock;
-        bool known;
-        bytes32 value;
+/// @notice prevrandao (EIP-4399) of a block that its user fixed in advance, proven by the block's header.
+contract Randomness is IRandomness {
+    mapping(uint256 blockNumber => bytes32) private _values;
+
+    /// @inheritdoc IRandomness
+    function poke(uint256 blockNumber, bytes calldata header) external {
+        if (_values[blockNumber] != 0) revert AlreadyKnown(blockNumber);
+        bytes32 seed = prove(blockNumber, header);
+        _values[blockNumber] = seed;
+        emit Known(blockNumber, seed);
     }
 
-    uint256 public immutable delayBlocks;
-    uint256 public count;
-    mapping(uint256 id => Request) private _requests;
-
-    event Requested(uint256 indexed id, uint256 targetBlock);
-    event Requeued(uint256 indexed id, uint256 targetBlock);
-    event Known(uint256 indexed id, bytes32 value);
-
-    error RequestUnknown(uint256 id);
-    error AlreadyKnown(uint256 id);
-    error TooEarly(uint256 id, uint256 targetBlock);
-    error WrongHeader(uint256 id, bytes32 expected);
-    error NotKnown(uint256 id);
-
-    constructor(uint256 delayBlocks_) {
-        delayBlocks = delayBlocks_;
+    /// @inheritdoc IRandomness
+    function prove(uint256 blockNumber, bytes calldata header) public view returns (bytes32 seed) {
+        if (block.number <= blockNumber) revert TooEarly(blockNumber);
+        bytes32 expected = blockhash(blockNumber);
+        if (expected == 0) revert Expired(blockNumber);
+        if (keccak256(header) != expected) revert WrongHeader(blockNumber, expected);
+        seed = BlockHeader.mixHash(header);
     }
 
-    /// @notice Fix the block `delayBlocks` from now as the source. Ids start at 1.
-    function request() external returns (uint256 id) {
-        id = ++count;
-        _target(id);
-        emit Requested(id, _requests[id].targetBlock);
+    /// @inheritdoc IRandomness
+    function valueOf(uint256 blockNumber) external view returns (bytes32 seed) {
+        seed = _values[blockNumber];
+        if (seed == 0) revert NotKnown(blockNumber);
     }
 
-    /// @notice Prove the header of the target block. Past the last 256 blocks the request moves to a new block.
-    function poke(uint256 id, bytes calldata header) external {
-        Request storage r = _requests[id];
-        if (r.targetBlock == 0) revert RequestUnknown(id);
-        if (r.known) revert AlreadyKnown(id);
-        if (block.number <= r.targetBlock) revert TooEarly(id, r.targetBlock);
-        bytes32 expected = blockhash(r.targetBlock);
-        if (expected == 0) {
-            _target(id);
-            emit Requeued(id, r.targetBlock);
-            return;
-        }
-        if (keccak256(header) != expected) revert WrongHeader(id, expected);
-        r.value = BlockHeader.mixHash(header);
-        r.known = true;
-        emit Known(id, r.value);
+    /// @inheritdoc IRandomness
+    function known(uint256 blockNumber) external view returns (bool) {
+        return _values[blockNumber] != 0;
     }
 
-    function value(uint256 id) external view returns (bytes32) {
-        if (!_requests[id].known) revert NotKnown(id);
-        return _requests[id].value;
-    }
-
-    function known(uint256 id) external view returns (bool) {
-        return _requests[id].known;
-    }
-
-    function targetBlock(uint256 id) external view returns (uint256) {
-        return _requests[id].targetBlock;
-    }
-
-    function _target(uint256 id) private {
-        _requests[id].targetBlock = uint64(block.number + delayBlocks);
+    /// @inheritdoc IRandomness
+    function expired(uint256 blockNumber) external view returns (bool) {
+        return block.number > blockNumber && blockhash(blockNumber) == 0 && _values[blockNumber] == 0;
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-import {Commitment, Job} from "../Types.sol";
+import {Commitment, Job, Verdict} from "../Types.sol";
 
 /// @notice EIP-712 struct hashes of the signed messages (docs/protocol.md section 4).
 library Eip712 {
@@ -12,6 +12,9 @@ library Eip712 {
         "Commitment(bytes32 jobId,uint8 role,uint32 attempt,bytes32 jobRoot,uint32 promptTokens,uint32 outputTokens,uint8 finishReason,address operator)"
     );
 
+    bytes32 internal constant VERDICT_TYPEHASH =
+        keccak256("Verdict(bytes32 jobId,uint8 verdict,uint16 boundary,uint32 position,address operator)");
+
     // All members are static, so the abi encoding of the struct is the concatenation that EIP-712 asks for.
     function hash(Job calldata job) internal pure returns (bytes32) {
         return keccak256(abi.encode(JOB_TYPEHASH, job));
@@ -19,5 +22,9 @@ library Eip712 {
 
     function hash(Commitment calldata commitment) internal pure returns (bytes32) {
         return keccak256(abi.encode(COMMITMENT_TYPEHASH, commitment));
+    }
+
+    function hash(Verdict calldata verdict) internal pure returns (bytes32) {
+        return keccak256(abi.encode(VERDICT_TYPEHASH, verdict));
     }
 }

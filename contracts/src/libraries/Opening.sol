@@ -14,7 +14,7 @@ library Opening {
     error WeightsNotInModel(uint32 token);
 
     /// @notice `parts` are the preimage of the commitment's job root.
-    function checkParts(Commitment memory c, bytes32 modelId, JobRootParts memory parts) internal pure {
+    function checkParts(Commitment calldata c, bytes32 modelId, JobRootParts calldata parts) internal pure {
         bytes memory head = abi.encodePacked(
             Tags.JOB, c.jobId, c.operator, modelId, c.promptTokens, c.outputTokens, c.finishReason
         );
@@ -25,8 +25,8 @@ library Opening {
 
     /// @notice The opened row hangs on `parts.boundariesRoot`; positions 0 to P+O-2 exist.
     function checkRow(
-        Commitment memory c,
-        JobRootParts memory parts,
+        Commitment calldata c,
+        JobRootParts calldata parts,
         ModelSpec memory spec,
         RowOpening calldata opening
     ) internal pure {
@@ -47,8 +47,8 @@ library Opening {
     }
 
     function checkToken(
-        Commitment memory c,
-        JobRootParts memory parts,
+        Commitment calldata c,
+        JobRootParts calldata parts,
         uint32 position,
         uint32 token,
         bytes32[] calldata proof
