@@ -4,13 +4,14 @@ pragma solidity ^0.8.28;
 import {Test} from "forge-std/Test.sol";
 import {Commitment, JobRootParts, MatrixRow, ModelSpec, RowOpening} from "../src/Types.sol";
 import {Opening} from "../src/libraries/Opening.sol";
+import {Json} from "./helpers/Json.sol";
 import {Libraries} from "./helpers/Libraries.sol";
 import {Trees} from "./helpers/Trees.sol";
 
 /// @notice Trees and openings that verillm/commitment built verify here, and no others do.
 contract CommitmentVectorsTest is Test {
     Libraries private libraries = Libraries(deployCode("Libraries.sol:Libraries"));
-    string private json = vm.readFile("tests/vectors/commitment.json");
+    string private json = Json.load("commitment");
 
     function test_merkle_proofs() public view {
         uint256[] memory counts = vm.parseJsonUintArray(json, ".merkle.counts");
@@ -47,15 +48,14 @@ contract CommitmentVectorsTest is Test {
 
     function test_openings_of_whole_jobs() public {
         for (uint256 i; i < 4; ++i) {
-            string memory path = string.concat(".jobs[", vm.toString(i), "]");
+            string memory path = Json.item(".jobs", i, "");
             (Commitment memory c, JobRootParts memory parts, ModelSpec memory spec) = _job(path);
-            libraries.checkParts(c, vm.parseJsonBytes32(json, string.concat(path, ".model_id")), parts);
+            libraries.checkParts(c, Json.word(json, path, ".model_id"), parts);
             RowOpening memory opening = _opening(string.concat(path, ".opening"));
             libraries.checkRow(c, parts, spec, opening);
-            uint32 position = uint32(_uint(path, ".token_opening.position"));
-            uint32 token = uint32(_uint(path, ".token_opening.token"));
-            bytes32[] memory proof =
-                vm.parseJsonBytes32Array(json, string.concat(path, ".token_opening.proof"));
+            uint32 position = uint32(Json.number(json, path, ".token_opening.position"));
+            uint32 token = uint32(Json.number(json, path, ".token_opening.token"));
+            bytes32[] memory proof = Json.words(json, path, ".token_opening.proof");
             libraries.checkToken(c, parts, position, token, proof);
             _assertNoOther(c, parts, spec, opening, position, token, proof);
         }
@@ -107,32 +107,28 @@ contract CommitmentVectorsTest is Test {
         view
         returns (Commitment memory c, JobRootParts memory parts, ModelSpec memory spec)
     {
-        c.jobId = vm.parseJsonBytes32(json, string.concat(path, ".job_id"));
-        c.operator = vm.parseJsonAddress(json, string.concat(path, ".operator"));
-        c.promptTokens = uint32(_uint(path, ".prompt_tokens"));
-        c.outputTokens = uint32(_uint(path, ".output_tokens"));
-        c.finishReason = uint8(_uint(path, ".finish_reason"));
-        c.jobRoot = vm.parseJsonBytes32(json, string.concat(path, ".job_root"));
-        parts.tokenRoot = vm.parseJsonBytes32(json, string.concat(path, ".token_root"));
-        parts.boundaries = uint16(_uint(path, ".boundaries_count"));
-        parts.boundariesRoot = vm.parseJsonBytes32(json, string.concat(path, ".boundaries_root"));
-        spec.rowDtype = uint8(_uint(path, ".dtype"));
-        spec.hiddenSize = uint32(_uint(path, ".hidden_size"));
+        c.jobId = Json.word(json, path, ".job_id");
+        c.operator = Json.account(json, path, ".operator");
+        c.promptTokens = uint32(Json.number(json, path, ".prompt_tokens"));
+        c.outputTokens = uint32(Json.number(json, path, ".output_tokens"));
+        c.finishReason = uint8(Json.number(json, path, ".finish_reason"));
+        c.jobRoot = Json.word(json, path, ".job_root");
+        parts.tokenRoot = Json.word(json, path, ".token_root");
+        parts.boundaries = uint16(Json.number(json, path, ".boundaries_count"));
+        parts.boundariesRoot = Json.word(json, path, ".boundaries_root");
+        spec.rowDtype = uint8(Json.number(json, path, ".dtype"));
+        spec.hiddenSize = uint32(Json.number(json, path, ".hidden_size"));
         spec.rowToleranceQ40 = new uint64[](parts.boundaries);
     }
 
     function _opening(string memory path) private view returns (RowOpening memory) {
         return RowOpening({
-            boundary: uint16(_uint(path, ".boundary")),
-            position: uint32(_uint(path, ".position")),
-            token: uint32(_uint(path, ".token")),
+            boundary: uint16(Json.number(json, path, ".boundary")),
+            position: uint32(Json.number(json, path, ".position")),
+            token: uint32(Json.number(json, path, ".token")),
             row: vm.parseJsonBytes(json, string.concat(path, ".row")),
-            rowProof: vm.parseJsonBytes32Array(json, string.concat(path, ".row_proof")),
-            boundaryProof: vm.parseJsonBytes32Array(json, string.concat(path, ".boundary_proof"))
+            rowProof: Json.words(json, path, ".row_proof"),
+            boundaryProof: Json.words(json, path, ".boundary_proof")
         });
-    }
-
-    function _uint(string memory path, string memory field) private view returns (uint256) {
-        return vm.parseJsonUint(json, string.concat(path, field));
     }
 }

@@ -7,17 +7,21 @@ import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {Rounds} from "../src/Rounds.sol";
 import {Staking} from "../src/Staking.sol";
 import {TestToken} from "../src/TestToken.sol";
-import {Commitment, Job, ModelSpec, Params, SettlementRecord} from "../src/Types.sol";
+import {Records} from "../src/libraries/Records.sol";
+import {Commitment, Line, ModelSpec, Params, Round, SettlementRecord} from "../src/Types.sol";
 import {DevParams} from "./helpers/DevParams.sol";
+import {Json} from "./helpers/Json.sol";
+import {Ledgers} from "./helpers/Ledgers.sol";
 import {Libraries} from "./helpers/Libraries.sol";
 import {Trees} from "./helpers/Trees.sol";
 
 /// @notice The Python side wrote these vectors; both sides must agree on every value of them.
 contract VectorsTest is Test {
     Libraries private libraries = Libraries(deployCode("Libraries.sol:Libraries"));
+    Params private params = DevParams.load();
 
     function test_noise_words_and_gumbel_values() public view {
-        string memory json = vm.readFile("tests/vectors/sampling.json");
+        string memory json = Json.load("sampling");
         uint256[] memory seeds = vm.parseJsonUintArray(json, ".seed");
         uint256[] memory positions = vm.parseJsonUintArray(json, ".position");
         uint256[] memory tokens = vm.parseJsonUintArray(json, ".token");
@@ -37,7 +41,7 @@ contract VectorsTest is Test {
     }
 
     function test_row_comparisons() public view {
-        string memory json = vm.readFile("tests/vectors/comparator.json");
+        string memory json = Json.load("comparator");
         uint256[] memory dtypes = vm.parseJsonUintArray(json, ".dtype");
         bytes[] memory a = vm.parseJsonBytesArray(json, ".a");
         bytes[] memory b = vm.parseJsonBytesArray(json, ".b");
@@ -56,56 +60,88 @@ contract VectorsTest is Test {
     }
 
     function test_signed_messages_and_leaves() public {
-        string memory json = vm.readFile("tests/vectors/eip712.json");
+        string memory json = Json.load("eip712");
         vm.chainId(vm.parseJsonUint(json, ".chain_id"));
         Rounds rounds = Rounds(vm.parseJsonAddress(json, ".contract"));
-        Params memory params = DevParams.load();
         deployCodeTo(
-            "Rounds.sol:Rounds", abi.encode(address(1), address(2), address(3), params), address(rounds)
+            "Rounds.sol:Rounds",
+            abi.encode(address(1), address(2), address(3), _parameters()),
+            address(rounds)
         );
-        assertEq(rounds.domainSeparator(), vm.parseJsonBytes32(json, ".separator"), "separator");
+        bytes32 separator = rounds.domainSeparator();
+        assertEq(separator, vm.parseJsonBytes32(json, ".separator"), "separator");
 
-        bytes32 jobId = rounds.jobId(_job(json));
+        bytes32 jobId = rounds.jobId(Json.job(json, ".job"));
         assertEq(jobId, vm.parseJsonBytes32(json, ".job_id"), "job id");
-        address signer = vm.addr(vm.parseJsonUint(json, ".private_key"));
-        assertEq(ECDSA.recover(jobId, vm.parseJsonBytes(json, ".job_signature")), signer, "job signer");
+        _assertSigned(json, ".job_signature", jobId);
 
-        Commitment memory c = _commitment(json);
-        bytes32 digest =
-            MessageHashUtils.toTypedDataHash(rounds.domainSeparator(), libraries.commitmentHash(c));
+        Commitment memory c = Json.commitment(json, ".commitment");
+        bytes32 digest = MessageHashUtils.toTypedDataHash(separator, libraries.commitmentHash(c));
         assertEq(digest, vm.parseJsonBytes32(json, ".commitment_digest"), "commitment");
-        assertEq(ECDSA.recover(digest, vm.parseJsonBytes(json, ".commitment_signature")), signer);
+        _assertSigned(json, ".commitment_signature", digest);
+        assertEq(Trees.roundLeaf(digest, c.operator), vm.parseJsonBytes32(json, ".round_leaf"), "leaf");
 
-        assertEq(Trees.recordLeaf(_record(json)), vm.parseJsonBytes32(json, ".record_leaf"), "record leaf");
-        assertEq(Trees.roundLeaf(digest, c.operator), vm.parseJsonBytes32(json, ".round_leaf"), "round leaf");
+        bytes32 verdictHash = libraries.verdictHash(Json.verdict(json, ".verdict"));
+        digest = MessageHashUtils.toTypedDataHash(separator, verdictHash);
+        assertEq(digest, vm.parseJsonBytes32(json, ".verdict_digest"), "verdict");
+        _assertSigned(json, ".verdict_signature", digest);
+    }
+
+    function test_settlement_records_and_their_leaves() public view {
+        string memory json = Json.load("eip712");
+        bytes32 leaf = Trees.recordLeaf(Json.record(json, ".record"));
+        assertEq(leaf, vm.parseJsonBytes32(json, ".record_leaf"), "of one job");
+
+        json = Json.load("settlement");
+        SettlementRecord[] memory records = Json.records(json, ".records");
+        bytes32[] memory leaves = vm.parseJsonBytes32Array(json, ".leaves");
+        assertEq(records.length, leaves.length);
+        for (uint256 i; i < records.length; ++i) {
+            assertEq(Trees.recordLeaf(records[i]), leaves[i], "of a round");
+        }
+        bytes32[] memory proof = vm.parseJsonBytes32Array(json, ".proof_of_2");
+        bytes32 root = libraries.rootFrom(leaves[2], 2, leaves.length, proof);
+        assertEq(root, vm.parseJsonBytes32(json, ".round.settlement_root"), "root");
+    }
+
+    function test_links_and_lines_follow_from_the_records() public view {
+        string memory json = Json.load("settlement");
+        SettlementRecord[] memory records = Json.records(json, ".records");
+        bytes memory linked = abi.encode(records);
+        Ledgers.link(records);
+        assertEq(abi.encode(records), linked, "links");
+        (Line[] memory debits, Line[] memory credits) = (Ledgers.debits(records), Ledgers.credits(records));
+        assertEq(abi.encode(debits), abi.encode(Json.lines(json, ".debits")), "debits");
+        assertEq(abi.encode(credits), abi.encode(Json.lines(json, ".credits")), "credits");
+        assertEq(keccak256(abi.encode(debits)), vm.parseJsonBytes32(json, ".debits.hash"));
+        assertEq(keccak256(abi.encode(credits)), vm.parseJsonBytes32(json, ".credits.hash"));
+    }
+
+    function test_hash_of_a_round() public view {
+        string memory json = Json.load("settlement");
+        Round memory round = Json.round(json, ".round");
+        assertEq(this.stateHash(round), vm.parseJsonBytes32(json, ".round_hash"));
+        assertEq(this.stateHash(round), keccak256(abi.encode(round)));
+    }
+
+    /// @dev The library reads calldata.
+    function stateHash(Round calldata round) external pure returns (bytes32) {
+        return Records.stateHash(round);
     }
 
     function test_model_id() public {
-        string memory json = vm.readFile("tests/vectors/eip712.json");
-        Staking staking = Staking(deployCode("Staking.sol:Staking", abi.encode(address(0), DevParams.load())));
-        ModelSpec memory spec;
-        spec.manifestHash = vm.parseJsonBytes32(json, ".spec.manifest_hash");
-        spec.outputMatrixRoot = vm.parseJsonBytes32(json, ".spec.output_matrix_root");
-        spec.hiddenSize = uint32(vm.parseJsonUint(json, ".spec.hidden_size"));
-        spec.vocabSize = uint32(vm.parseJsonUint(json, ".spec.vocab_size"));
-        spec.rowDtype = uint8(vm.parseJsonUint(json, ".spec.row_dtype"));
-        spec.weightDtype = uint8(vm.parseJsonUint(json, ".spec.weight_dtype"));
-        spec.tokenMarginQ24 = uint64(vm.parseJsonUint(json, ".spec.token_margin_q24"));
-        uint256[] memory tolerances = vm.parseJsonUintArray(json, ".spec.row_tolerance_q40");
-        spec.rowToleranceQ40 = new uint64[](tolerances.length);
-        for (uint256 i; i < tolerances.length; ++i) {
-            spec.rowToleranceQ40[i] = uint64(tolerances[i]);
-        }
-        assertEq(staking.registerModel(spec), vm.parseJsonBytes32(json, ".model_id"));
+        string memory json = Json.load("eip712");
+        Staking staking = Staking(deployCode("Staking.sol:Staking", abi.encode(address(0), _parameters())));
+        bytes32 modelId = staking.registerModel(Json.spec(json, ".spec"));
+        assertEq(modelId, vm.parseJsonBytes32(json, ".model_id"));
     }
 
     function test_draws_by_stake() public {
-        string memory json = vm.readFile("tests/vectors/draw.json");
+        string memory json = Json.load("draw");
         vm.chainId(vm.parseJsonUint(json, ".chain_id"));
-        Params memory params = DevParams.load();
         TestToken token = TestToken(deployCode("TestToken.sol:TestToken"));
         Staking staking = Staking(vm.parseJsonAddress(json, ".staking"));
-        deployCodeTo("Staking.sol:Staking", abi.encode(token, params), address(staking));
+        deployCodeTo("Staking.sol:Staking", abi.encode(token, _parameters()), address(staking));
         uint48 epoch = uint48(vm.parseJsonUint(json, ".epoch"));
         assertEq(staking.epochSeed(epoch), vm.parseJsonBytes32(json, ".epoch_seed"), "epoch seed");
 
@@ -123,73 +159,28 @@ contract VectorsTest is Test {
             if (stakes[i] == 0) staking.requestUnbond(modelId, amount);
             vm.stopPrank();
         }
+        vm.roll(uint256(epoch) * params.epochBlocks);
         (address[] memory listed, uint256[] memory weights) = staking.stakesAt(modelId, epoch);
         assertEq(abi.encode(listed, weights), abi.encode(operators, stakes), "pool");
-        for (uint256 i; vm.keyExistsJson(json, _at(".draws", i, "")); ++i) {
+        for (uint256 i; vm.keyExistsJson(json, Json.item(".draws", i, "")); ++i) {
             address[] memory drawn = staking.draw(
                 modelId,
                 epoch,
-                vm.parseJsonBytes(json, _at(".draws", i, ".beta")),
-                vm.parseJsonUint(json, _at(".draws", i, ".count")),
-                vm.parseJsonAddressArray(json, _at(".draws", i, ".excluded"))
+                vm.parseJsonBytes(json, Json.item(".draws", i, ".beta")),
+                vm.parseJsonUint(json, Json.item(".draws", i, ".count")),
+                vm.parseJsonAddressArray(json, Json.item(".draws", i, ".excluded"))
             );
-            assertEq(drawn, vm.parseJsonAddressArray(json, _at(".draws", i, ".drawn")), "drawn");
+            assertEq(drawn, vm.parseJsonAddressArray(json, Json.item(".draws", i, ".drawn")), "drawn");
         }
     }
 
-    function _job(string memory json) private pure returns (Job memory) {
-        return Job({
-            client: vm.parseJsonAddress(json, ".job.client"),
-            scheduler: vm.parseJsonAddress(json, ".job.scheduler"),
-            modelId: vm.parseJsonBytes32(json, ".job.model_id"),
-            promptHash: vm.parseJsonBytes32(json, ".job.prompt_hash"),
-            promptTokens: uint32(vm.parseJsonUint(json, ".job.prompt_tokens")),
-            maxOutputTokens: uint32(vm.parseJsonUint(json, ".job.max_output_tokens")),
-            stopHash: vm.parseJsonBytes32(json, ".job.stop_hash"),
-            temperaturePpm: uint32(vm.parseJsonUint(json, ".job.temperature_ppm")),
-            topK: uint32(vm.parseJsonUint(json, ".job.top_k")),
-            topPPpm: uint32(vm.parseJsonUint(json, ".job.top_p_ppm")),
-            seed: uint64(vm.parseJsonUint(json, ".job.seed")),
-            inputPrice: uint128(vm.parseJsonUint(json, ".job.input_price")),
-            outputPrice: uint128(vm.parseJsonUint(json, ".job.output_price")),
-            verifiers: uint8(vm.parseJsonUint(json, ".job.verifiers")),
-            deadline: uint64(vm.parseJsonUint(json, ".job.deadline")),
-            nonce: vm.parseJsonUint(json, ".job.nonce")
-        });
+    function _parameters() private returns (address) {
+        bytes memory arguments = abi.encode(address(this), address(this), params);
+        return deployCode("Parameters.sol:Parameters", arguments);
     }
 
-    function _commitment(string memory json) private pure returns (Commitment memory) {
-        return Commitment({
-            jobId: vm.parseJsonBytes32(json, ".commitment.job_id"),
-            role: uint8(vm.parseJsonUint(json, ".commitment.role")),
-            attempt: uint32(vm.parseJsonUint(json, ".commitment.attempt")),
-            jobRoot: vm.parseJsonBytes32(json, ".commitment.job_root"),
-            promptTokens: uint32(vm.parseJsonUint(json, ".commitment.prompt_tokens")),
-            outputTokens: uint32(vm.parseJsonUint(json, ".commitment.output_tokens")),
-            finishReason: uint8(vm.parseJsonUint(json, ".commitment.finish_reason")),
-            operator: vm.parseJsonAddress(json, ".commitment.operator")
-        });
-    }
-
-    function _record(string memory json) private pure returns (SettlementRecord memory record) {
-        record.jobId = vm.parseJsonBytes32(json, ".record.job_id");
-        record.client = vm.parseJsonAddress(json, ".record.client");
-        record.worker = vm.parseJsonAddress(json, ".record.worker");
-        record.promptTokens = uint32(vm.parseJsonUint(json, ".record.prompt_tokens"));
-        record.outputTokens = uint32(vm.parseJsonUint(json, ".record.output_tokens"));
-        record.outcome = uint8(vm.parseJsonUint(json, ".record.outcome"));
-        record.workerFee = uint128(vm.parseJsonUint(json, ".record.worker_fee"));
-        record.verifierFee = uint128(vm.parseJsonUint(json, ".record.verifier_fee"));
-        record.schedulerFee = uint128(vm.parseJsonUint(json, ".record.scheduler_fee"));
-        record.verifiers = vm.parseJsonAddressArray(json, ".record.verifiers");
-        uint256[] memory verdicts = vm.parseJsonUintArray(json, ".record.verdicts");
-        record.verdicts = new uint8[](verdicts.length);
-        for (uint256 i; i < verdicts.length; ++i) {
-            record.verdicts[i] = uint8(verdicts[i]);
-        }
-    }
-
-    function _at(string memory list, uint256 i, string memory field) private pure returns (string memory) {
-        return string.concat(list, "[", vm.toString(i), "]", field);
+    function _assertSigned(string memory json, string memory path, bytes32 digest) private pure {
+        address signer = vm.addr(vm.parseJsonUint(json, ".private_key"));
+        assertEq(ECDSA.recover(digest, vm.parseJsonBytes(json, path)), signer, path);
     }
 }

@@ -9,9 +9,10 @@ import {Gumbel} from "../../src/libraries/Gumbel.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Opening} from "../../src/libraries/Opening.sol";
 import {Philox} from "../../src/libraries/Philox.sol";
-import {SettlementRules} from "../../src/libraries/SettlementRules.sol";
+import {Records} from "../../src/libraries/Records.sol";
+import {Rows} from "../../src/libraries/Rows.sol";
 import {SumTree} from "../../src/libraries/SumTree.sol";
-import {Commitment, JobRootParts, MatrixRow, ModelSpec, RowOpening} from "../../src/Types.sol";
+import {Commitment, JobRootParts, MatrixRow, ModelSpec, RowOpening, Verdict} from "../../src/Types.sol";
 
 /// @notice Gives the internal libraries an outside, because they read calldata.
 contract Libraries {
@@ -36,7 +37,7 @@ contract Libraries {
         pure
         returns (uint256, uint256)
     {
-        return Comparator.statistics(a, b, dtype);
+        return Comparator.statistics(Comparator.load(a, dtype), Comparator.load(b, dtype));
     }
 
     function diverges(bytes calldata a, bytes calldata b, uint8 dtype, uint256 toleranceQ40)
@@ -44,7 +45,22 @@ contract Libraries {
         pure
         returns (bool)
     {
-        return Comparator.diverges(a, b, dtype, toleranceQ40);
+        return Comparator.diverges(Comparator.load(a, dtype), Comparator.load(b, dtype), toleranceQ40);
+    }
+
+    /// @notice Both verdicts on a juror's row, as the Court computes them.
+    function divergesFromBoth(
+        bytes calldata row,
+        bytes calldata first,
+        bytes calldata second,
+        uint8 dtype,
+        uint256 toleranceQ40
+    ) external pure returns (bool, bool) {
+        Rows.Row memory own = Comparator.load(row, dtype);
+        return (
+            Comparator.diverges(own, Comparator.load(first, dtype), toleranceQ40),
+            Comparator.diverges(own, Comparator.load(second, dtype), toleranceQ40)
+        );
     }
 
     function logitQ24(
@@ -54,7 +70,20 @@ contract Libraries {
         uint8 weightDtype,
         uint256 d
     ) external pure returns (int256) {
-        return FixedDot.logitQ24(row, rowDtype, weights, weightDtype, d);
+        Rows.checkSize(row, rowDtype, d);
+        return FixedDot.logitQ24(FixedDot.q40(row, rowDtype), weights, weightDtype);
+    }
+
+    /// @notice Both logits of a token fraud, as the Tribunal computes them.
+    function logitsQ24(
+        bytes calldata row,
+        uint8 rowDtype,
+        bytes calldata first,
+        bytes calldata second,
+        uint8 weightDtype
+    ) external pure returns (int256, int256) {
+        int256[] memory values = FixedDot.q40(row, rowDtype);
+        return (FixedDot.logitQ24(values, first, weightDtype), FixedDot.logitQ24(values, second, weightDtype));
     }
 
     function noiseWord(uint64 seed, uint32 position, uint32 token) external pure returns (uint256) {
@@ -74,7 +103,11 @@ contract Libraries {
     }
 
     function outcome(uint8[] calldata verdicts) external pure returns (uint8) {
-        return SettlementRules.outcome(verdicts);
+        return Records.outcome(verdicts);
+    }
+
+    function verdictHash(Verdict calldata verdict) external pure returns (bytes32) {
+        return Eip712.hash(verdict);
     }
 
     function checkParts(Commitment calldata c, bytes32 modelId, JobRootParts calldata parts) external pure {

@@ -3,24 +3,30 @@ pragma solidity ^0.8.28;
 
 import {Test} from "forge-std/Test.sol";
 import {MessageHashUtils} from "@openzeppelin/contracts/utils/cryptography/MessageHashUtils.sol";
+import {Audit} from "../../src/Audit.sol";
 import {Court} from "../../src/Court.sol";
+import {Inquiry} from "../../src/Inquiry.sol";
+import {Parameters} from "../../src/Parameters.sol";
 import {Randomness} from "../../src/Randomness.sol";
 import {Rounds} from "../../src/Rounds.sol";
-import {Staking} from "../../src/Staking.sol";
+import {ISlashReceiver, Staking} from "../../src/Staking.sol";
 import {TestToken} from "../../src/TestToken.sol";
 import {Tribunal} from "../../src/Tribunal.sol";
 import {
     Commitment,
     CommitmentProof,
     Job,
+    Line,
     Params,
     ROLE_VERIFIER,
     ROLE_WORKER,
+    Round,
     SettlementRecord,
     VERDICT_ACCEPT
 } from "../../src/Types.sol";
 import {DevParams} from "./DevParams.sol";
 import {Headers} from "./Headers.sol";
+import {Ledgers} from "./Ledgers.sol";
 import {Libraries} from "./Libraries.sol";
 import {Transcripts} from "./Transcripts.sol";
 import {Trees} from "./Trees.sol";
@@ -36,7 +42,7 @@ abstract contract World is Test {
     uint128 internal constant OUTPUT_PRICE = 5 ether;
     uint64 internal constant MARGIN_Q24 = 1 << 22; // 0.25
     uint64 internal constant TOLERANCE_Q40 = 1 << 30; // relative difference 2^-10
-    address internal constant BURN = 0x000000000000000000000000000000000000dEaD;
+    bytes internal constant VRF_KEY = hex"0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798";
 
     Params internal params = DevParams.load();
     Libraries internal libraries = Libraries(deployCode("Libraries.sol:Libraries"));
@@ -44,28 +50,24 @@ abstract contract World is Test {
     Staking internal staking;
     Randomness internal randomness;
     Rounds internal rounds;
+    Parameters internal parameters;
     Court internal court;
     Tribunal internal tribunal;
+    Audit internal audit;
+    Inquiry internal inquiry;
     bytes32 internal modelId;
     address internal client = vm.addr(CLIENT_KEY);
     address internal scheduler = makeAddr("scheduler");
+    address internal guardian = makeAddr("guardian");
     address internal challenger = makeAddr("challenger");
     address internal worker = vm.addr(operatorKey(0));
     address internal verifier = vm.addr(operatorKey(1));
+    mapping(uint256 roundId => Round) private _known;
 
     function setUp() public virtual {
         vm.chainId(31337);
         vm.roll(100);
-        // From the artifacts: `new` would compile every contract again into every test.
-        token = TestToken(deployCode("TestToken.sol:TestToken"));
-        staking = Staking(deployCode("Staking.sol:Staking", abi.encode(token, params)));
-        randomness =
-            Randomness(deployCode("Randomness.sol:Randomness", abi.encode(params.randomnessDelayBlocks)));
-        rounds = Rounds(deployCode("Rounds.sol:Rounds", abi.encode(token, staking, randomness, params)));
-        court = Court(deployCode("Court.sol:Court", abi.encode(token, staking, randomness, rounds, params)));
-        tribunal = Tribunal(deployCode("Tribunal.sol:Tribunal", abi.encode(token, staking, rounds, params)));
-        staking.setCourts(address(court), address(tribunal));
-        rounds.setCourts(address(court), address(tribunal));
+        deploy();
         modelId = staking.registerModel(Transcripts.spec(MARGIN_Q24, TOLERANCE_Q40));
         for (uint256 i; i < OPERATORS; ++i) {
             address operator = vm.addr(operatorKey(i));
@@ -75,14 +77,32 @@ abstract contract World is Test {
         }
         fund(scheduler, STAKE, address(staking));
         vm.prank(scheduler);
-        staking.registerScheduler(STAKE, "http://scheduler", new bytes(33));
+        staking.registerScheduler(STAKE, "http://scheduler", VRF_KEY);
         fund(client, 1000 ether, address(rounds));
         vm.prank(client);
         rounds.depositEscrow(scheduler, 1000 ether);
-        fund(challenger, 10 * params.disputeBond, address(court));
-        vm.prank(challenger);
-        token.approve(address(tribunal), type(uint256).max);
+        fund(challenger, 10 * params.disputeBond, address(rounds));
         vm.roll(block.number + params.epochBlocks);
+    }
+
+    /// @dev From the artifacts: `new` would compile every contract again into every test.
+    function deploy() internal {
+        token = TestToken(deployCode("TestToken.sol:TestToken"));
+        parameters =
+            Parameters(deployCode("Parameters.sol:Parameters", abi.encode(address(this), guardian, params)));
+        staking = Staking(deployCode("Staking.sol:Staking", abi.encode(token, parameters)));
+        randomness = Randomness(deployCode("Randomness.sol:Randomness"));
+        rounds = Rounds(deployCode("Rounds.sol:Rounds", abi.encode(token, staking, randomness, parameters)));
+        bytes memory arguments = abi.encode(staking, rounds);
+        tribunal = Tribunal(deployCode("Tribunal.sol:Tribunal", arguments));
+        audit = Audit(deployCode("Audit.sol:Audit", arguments));
+        inquiry = Inquiry(deployCode("Inquiry.sol:Inquiry", arguments));
+        court = Court(deployCode("Court.sol:Court", arguments));
+        address[] memory courts = new address[](4);
+        (courts[0], courts[1]) = (address(court), address(tribunal));
+        (courts[2], courts[3]) = (address(audit), address(inquiry));
+        staking.wire(ISlashReceiver(address(rounds)), courts);
+        rounds.setCourts(courts);
     }
 
     function operatorKey(uint256 index) internal pure returns (uint256) {
@@ -169,7 +189,7 @@ abstract contract World is Test {
         return uint128(r.workerFee + r.verifierFee * r.verifiers.length + r.schedulerFee);
     }
 
-    // --- rounds of one job ---
+    // --- rounds ---
 
     /// @notice Commit, and with a verifier's commitment also verify, a round of one job.
     function openRound(CommitmentProof memory ofWorker, CommitmentProof memory ofVerifier)
@@ -181,29 +201,72 @@ abstract contract World is Test {
     }
 
     function openRound(CommitmentProof memory ofWorker) internal returns (uint256 roundId) {
-        bytes32 root = leafOf(ofWorker);
-        vm.prank(scheduler);
-        roundId = rounds.commitRound(modelId, root, 1);
+        return commitRound(leafOf(ofWorker), 1);
     }
 
-    function verifyRound(uint256 roundId, bytes32 root, uint64 count) internal {
-        poke(rounds.round(roundId).randomnessVerifiers);
+    function commitRound(bytes32 root, uint32 jobs) internal returns (uint256 roundId) {
         vm.prank(scheduler);
-        rounds.commitVerifications(roundId, root, count);
+        roundId = rounds.commitRound(modelId, root, jobs);
+        Round storage r = _known[roundId];
+        (r.scheduler, r.modelId, r.commitRoot, r.jobs) = (scheduler, modelId, root, jobs);
+        (r.paramsVersion, r.epoch) = (parameters.version(), staking.epoch());
+        r.committedAt = uint64(vm.getBlockTimestamp());
+        r.settleBy = uint64(vm.getBlockNumber() + params.settleBlocks);
+        r.verifierBlock = uint64(vm.getBlockNumber() + params.randomnessDelayBlocks);
     }
 
-    function settleRound(uint256 roundId, SettlementRecord memory record, uint128 total) internal {
-        settleRound(roundId, Trees.recordLeaf(record), total);
+    function verifyRound(uint256 roundId, bytes32 root, uint32 count) internal {
+        Round storage r = _known[roundId];
+        bytes memory header = reach(r.verifierBlock);
+        vm.prank(scheduler);
+        rounds.commitVerifications(roundId, r, root, count, header);
+        (r.verifierSeed, r.verificationRoot, r.verifications) = (seedOf(r.verifierBlock), root, count);
+        r.positionBlock = uint64(vm.getBlockNumber() + params.randomnessDelayBlocks);
     }
 
-    function settleRound(uint256 roundId, bytes32 root, uint128 total) internal {
-        poke(rounds.round(roundId).randomnessPositions);
+    /// @notice Ask for the round's pending seed again.
+    function requeueRound(uint256 roundId) internal {
+        Round storage r = _known[roundId];
+        rounds.requeue(roundId, r);
+        uint64 target = uint64(vm.getBlockNumber() + params.randomnessDelayBlocks);
+        if (r.positionBlock == 0) r.verifierBlock = target;
+        else r.positionBlock = target;
+    }
+
+    /// @notice Settle a round of one job by its record, which gets its links here.
+    function settleRound(uint256 roundId, SettlementRecord memory record) internal {
+        SettlementRecord[] memory records = new SettlementRecord[](1);
+        records[0] = record;
+        settleRound(roundId, records);
+    }
+
+    function settleRound(uint256 roundId, SettlementRecord[] memory records) internal {
+        Ledgers.link(records);
+        settleRound(roundId, Ledgers.root(records), Ledgers.debits(records), Ledgers.credits(records));
+    }
+
+    function settleRound(uint256 roundId, bytes32 root, Line[] memory debits, Line[] memory credits)
+        internal
+    {
+        Round storage r = _known[roundId];
+        bytes memory header = reach(r.positionBlock);
         vm.prank(scheduler);
-        rounds.settleRound(roundId, root, total);
+        rounds.settleRound(roundId, r, root, debits, credits, header);
+        (r.positionSeed, r.settlementRoot) = (seedOf(r.positionBlock), root);
+        (r.debitsHash, r.creditsHash) = (keccak256(abi.encode(debits)), keccak256(abi.encode(credits)));
+        for (uint256 i; i < debits.length; ++i) {
+            r.total += debits[i].amount;
+        }
+        r.finalBlock = uint64(vm.getBlockNumber() + params.challengeWindowBlocks);
+    }
+
+    /// @notice The round as the contract holds it.
+    function at(uint256 roundId) internal view returns (Round memory) {
+        return _known[roundId];
     }
 
     function passWindow(uint256 roundId) internal {
-        vm.roll(uint256(rounds.round(roundId).finalBlock) + 1);
+        vm.roll(uint256(_known[roundId].finalBlock) + 1);
     }
 
     /// @notice The honest pair: worker (operator 0) and verifier (operator 1) commit the same transcript.
@@ -212,13 +275,17 @@ abstract contract World is Test {
         return openRound(commit(job, t, ROLE_WORKER, 0), commit(job, t, ROLE_VERIFIER, 1));
     }
 
-    /// @notice Make a request's randomness known through the header of its block.
-    function poke(uint256 id) internal {
-        uint256 target = randomness.targetBlock(id);
-        if (block.number <= target) vm.roll(target + 1);
-        bytes memory header = Headers.build(target, keccak256(abi.encode("mix", id)));
+    // --- randomness ---
+
+    /// @notice Go past a block, and give its header to the chain.
+    function reach(uint256 target) internal returns (bytes memory header) {
+        if (vm.getBlockNumber() <= target) vm.roll(target + 1);
+        header = Headers.build(target, seedOf(target));
         vm.setBlockhash(target, keccak256(header));
-        randomness.poke(id, header);
+    }
+
+    function seedOf(uint256 blockNumber) internal pure returns (bytes32) {
+        return keccak256(abi.encode("mix", blockNumber));
     }
 
     function none() internal pure returns (bytes32[] memory) {
