@@ -6,7 +6,7 @@ PY := .venv/bin/python
 export OMP_WAIT_POLICY ?= PASSIVE
 export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help demo test setup lint fmt pytest forge bench clean
+.PHONY: help demo test setup lint fmt pytest forge analysis coverage gas snapshot deep bench clean
 
 help:  ## List the commands.
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -14,7 +14,8 @@ help:  ## List the commands.
 demo: setup  ## Run the main job end to end: honest job paid, cheaters slashed.
 	$(PY) scripts/demo.py
 
-test: setup lint forge pytest  ## Run every check and test.
+test: setup lint  ## Run every check and test. Compiling the contracts' tests takes one core as long as pytest the other.
+	$(MAKE) -j2 forge pytest
 
 setup: .venv/.installed node_modules/.installed  ## Install what the other commands need.
 
@@ -38,6 +39,28 @@ forge: setup  ## Solidity unit, fuzz and invariant tests.
 pytest: setup  ## Python unit, property, differential and end-to-end tests.
 	$(PY) -m pytest -q
 
+analysis: setup .venv-analysis/.installed  ## slither and halmos: fails on an unexplained finding or an unproved check.
+	$(PY) scripts/analysis.py
+
+.venv-analysis/.installed: requirements-analysis.txt scripts/setup_analysis.sh
+	PYTHON=$(PYTHON) bash scripts/setup_analysis.sh
+	@touch $@
+
+coverage: setup  ## Coverage of contracts/src: fails below 95 % of lines or branches.
+	$(PY) scripts/contract_coverage.py --min 95
+
+# Fuzz tests and invariants have no one gas figure.
+UNFUZZED := --no-match-test '^(testFuzz|invariant)_'
+
+gas: setup  ## Compare the gas of every unit test with .gas-snapshot: fails if one changed.
+	forge snapshot --check $(UNFUZZED)
+
+snapshot: setup  ## Write .gas-snapshot anew, after a change of gas that is meant.
+	forge snapshot $(UNFUZZED)
+
+deep: setup  ## A million calls per invariant, into benchmarks/results/invariants.json. Takes long.
+	$(PY) scripts/deep_invariants.py
+
 bench: setup  ## Run every benchmark and print its table.
 	for b in verification overhead gas honest; do $(PY) benchmarks/$$b.py || exit 1; done
 
@@ -45,4 +68,4 @@ fmt: setup  ## Format Python and Solidity.
 	$(PY) -m ruff check --fix . && forge fmt contracts
 
 clean:  ## Remove what make built here (not the model cache).
-	rm -rf .venv node_modules out cache .demo
+	rm -rf .venv .venv-analysis node_modules out cache .demo

@@ -297,7 +297,7 @@ class Demo:
 
     def _round_gas(self, round_id: int) -> int:
         total = 0
-        for name in ("RoundCommitted", "VerificationsCommitted", "RoundSettled", "JobClaimed"):
+        for name in ("RoundCommitted", "VerificationsCommitted", "RoundSettled", "RoundPaid"):
             for event in self.net.chain.events("rounds", name, roundId=round_id):
                 total += self.net.chain.wait_receipt(event.transaction)["gasUsed"]
         return total
