@@ -31,42 +31,55 @@ def worker_alpha(seed: bytes, job_id: bytes, attempt: int) -> bytes:
     return keccak(seed + job_id + attempt.to_bytes(4, "big"))
 
 
-def verifier_alpha(round_randomness: bytes, job_id: bytes) -> bytes:
-    """VRF input for a job's verifiers: H(roundRandomness || jobId)."""
-    return keccak(round_randomness + job_id)
+def verifier_alpha(verifier_seed: bytes, job_id: bytes) -> bytes:
+    """VRF input for a job's verifiers: H(verifierSeed || jobId), with the seed of the round."""
+    return keccak(verifier_seed + job_id)
+
+
+def jury_beta(seed: bytes, dispute_id: int, level: int) -> bytes:
+    """In place of a VRF output for a jury, 32 bytes: H(seed || disputeId u256 || u8 level)."""
+    return keccak(seed + dispute_id.to_bytes(32, "big") + bytes([level]))
 
 
 def draw_operators(
     beta: bytes, count: int, stakes: Sequence[tuple[str, int]], excluded: Collection[str] = ()
 ) -> list[str]:
-    """``count`` distinct operators drawn by stake, in draw order.
+    """Up to ``count`` distinct operators drawn by stake, in draw order.
 
-    ``beta`` is the VRF output, or the dispute's randomness for a jury (32 bytes). ``stakes`` is the epoch's
-    list (operator, stake in token wei) by operator index. Raises NotEnoughOperators.
+    ``beta`` is the VRF output, or ``jury_beta`` for a jury (32 bytes). ``stakes`` is the epoch's
+    list (operator, stake in token wei) by operator index. Fewer come back if fewer are eligible, or if
+    MAX_POINTS points found no more.
     """
-    if count == 0:
-        return []
     ends = list(accumulate(stake for _, stake in stakes))
     total = ends[-1] if ends else 0
-    barred = {address_bytes(a) for a in excluded}
-    skipped = set(barred)
+    skipped = {address_bytes(operator) for operator in excluded}
     chosen: list[str] = []
     seed = bytes([Tag.DRAW]) + keccak(beta)
     for i in range(MAX_POINTS if total else 0):
+        if len(chosen) == count:
+            break
         point = int.from_bytes(keccak(seed + i.to_bytes(4, "big")), "big") % total
         operator = stakes[bisect_right(ends, point)][0]
-        key = address_bytes(operator)
-        if key in skipped:
-            continue
-        skipped.add(key)
-        chosen.append(operator)
-        if len(chosen) == count:
-            return chosen
-    eligible = sum(1 for operator, stake in stakes if stake and address_bytes(operator) not in barred)
-    raise NotEnoughOperators(
-        f"operators: the draw found {len(chosen)} of {count} in {MAX_POINTS} points; "
-        f"{eligible} are eligible; wait for more stake or ask for fewer"
-    )
+        if (key := address_bytes(operator)) not in skipped:
+            skipped.add(key)
+            chosen.append(operator)
+    return chosen
+
+
+def draw_worker(beta: bytes, stakes: Sequence[tuple[str, int]]) -> str:
+    """The one operator that works on a job's attempt. Raises NotEnoughOperators if nobody has stake."""
+    drawn = draw_operators(beta, 1, stakes)
+    if not drawn:
+        raise NotEnoughOperators(
+            f"operators: none of the pool's {len(stakes)} has stake in this epoch; wait for the next"
+        )
+    return drawn[0]
+
+
+def draw_verifiers(beta: bytes, count: int, stakes: Sequence[tuple[str, int]], worker: str) -> list[str]:
+    """Who may verify a job, in draw order: up to ``count`` = job.verifiers + params.verifier_spares operators
+    other than its worker."""
+    return draw_operators(beta, count, stakes, [worker])
 
 
 def opened_positions(randomness: bytes, job_id: bytes, n: int, count: int) -> list[int]:

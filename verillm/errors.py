@@ -35,6 +35,14 @@ class ChainError(VeriLLMError):
     """The RPC endpoint or a contract call failed."""
 
 
+class SeedExpired(ChainError):
+    """A block's randomness was not shown within 256 blocks; the round must be requeued."""
+
+
+class RoundMoved(ChainError):
+    """A call brought a round as it no longer stands: somebody moved it on. Read it again and repeat."""
+
+
 class InsufficientEscrow(ChainError):
     """The client's escrow does not cover the job's maximal cost."""
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import astuple
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, fields, replace
 
 from eth_abi import encode as abi_encode
 from eth_hash.auto import keccak
@@ -12,10 +12,18 @@ from verillm.constants import Tag, Verdict
 from verillm.eip712 import address_bytes
 from verillm.errors import InvalidRequest
 from verillm.params import Params
-from verillm.types import Job, SettlementRecord
+from verillm.types import NO_JOB, Job, Line, Link, Round, SettlementRecord
 
 BPS = 10_000
-RECORD_ABI = "(bytes32,address,address,uint32,uint32,uint8,uint128,uint128,uint128,address[],uint8[])"
+RECORD_ABI = (
+    "(bytes32,address,address,uint32,uint32,uint8,uint128,uint128,uint128,address[],uint8[],"
+    "(uint32,uint128)[])"
+)
+LINES_ABI = "(address,uint32,uint128)[]"
+ROUND_ABI = (
+    "(address,bytes32,bytes32,uint32,uint32,uint48,uint64,uint64,uint64,bytes32,bytes32,uint32,uint64,"
+    "bytes32,bytes32,bytes32,bytes32,uint128,uint64)"
+)
 
 
 def fees(job: Job, prompt_tokens: int, output_tokens: int, params: Params) -> tuple[int, int, int]:
@@ -54,7 +62,7 @@ def make_record(
     verdicts: Sequence[Verdict],
     params: Params,
 ) -> SettlementRecord:
-    """The settlement line that follows from a job, its worker's counts and its verdicts (one per verifier).
+    """What follows from a job, its worker's counts and its verdicts (one per verifier), without links.
 
     Raises InvalidRequest if the lists differ in length.
     """
@@ -68,6 +76,59 @@ def make_record(
     return SettlementRecord(
         job_id, job.client, worker, *counts, result, *amounts, tuple(verifiers), tuple(verdicts)
     )
+
+
+def parties(record: SettlementRecord) -> Iterator[tuple[bool, str, int]]:
+    """(pays, account, token wei that it pays or earns) by slot: client, worker, then the verifiers."""
+    yield True, record.client, record.client_pays
+    yield False, record.worker, record.worker_fee
+    for verifier in record.verifiers:
+        yield False, verifier, record.verifier_fee
+
+
+def link_records(records: Sequence[SettlementRecord]) -> list[SettlementRecord]:
+    """All records of a round, in leaf order, with their links."""
+    last: dict[tuple[bool, bytes], Link] = {}
+    linked = []
+    for index, record in enumerate(records):
+        links = []
+        for pays, account, amount in parties(record):
+            side = (pays, address_bytes(account))
+            former = last.get(side, Link(NO_JOB, 0))
+            links.append(Link(former.previous, former.total + amount))
+            last[side] = Link(index, former.total + amount)
+        linked.append(replace(record, links=tuple(links)))
+    return linked
+
+
+def round_lines(records: Sequence[SettlementRecord]) -> tuple[tuple[Line, ...], tuple[Line, ...]]:
+    """(debits of clients, credits of operators) of a round's records in leaf order, each sorted by account.
+
+    Accounts whose sum is 0 have no line, nor has the scheduler: it gets what the credits leave.
+    """
+    sides: tuple[dict[bytes, Line], dict[bytes, Line]] = ({}, {})
+    for index, record in enumerate(records):
+        for pays, account, amount in parties(record):
+            lines, key = sides[not pays], address_bytes(account)
+            former = lines[key].amount if key in lines else 0
+            lines[key] = Line(account, index, former + amount)
+    debits, credits = (tuple(lines[key] for key in sorted(lines) if lines[key].amount) for lines in sides)
+    return debits, credits
+
+
+def lines_hash(lines: Sequence[Line]) -> bytes:
+    """keccak(abi.encode(Line[])), 32 bytes."""
+    return keccak(abi_encode([LINES_ABI], [[astuple(line) for line in lines]]))
+
+
+def round_hash(round: Round) -> bytes:
+    """keccak(abi.encode(Round)), 32 bytes: what the chain keeps of a round."""
+    return keccak(abi_encode([ROUND_ABI], [round_values(round)]))
+
+
+def round_values(round: Round) -> tuple[object, ...]:
+    """The struct's fields in order, as the contracts take them."""
+    return tuple(getattr(round, f.name) for f in fields(Round))
 
 
 def record_leaf(record: SettlementRecord) -> bytes:

@@ -8,6 +8,8 @@ from verillm.constants import PPM, FinishReason, Role, Verdict
 from verillm.errors import InvalidRequest
 
 UINT32_MAX = 2**32 - 1
+NO_JOB = UINT32_MAX
+"""``Link.previous`` of an account's first job in a round."""
 MAX_VERIFIERS = 8
 MAX_STOP_STRINGS = 4
 
@@ -99,10 +101,30 @@ TOKEN_BOUNDARY = 0xFFFF
 
 
 @dataclass(frozen=True)
+class Link:
+    """An account's chain through a round's records on one side, paying or earning: the index of its former
+    record there (or NO_JOB), and its running total in token wei including this record."""
+
+    previous: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Line:
+    """What a client pays, or an operator earns, over a round, in token wei. ``last_job`` is the index of the
+    account's last record on that side."""
+
+    account: str
+    last_job: int
+    amount: int
+
+
+@dataclass(frozen=True)
 class SettlementRecord:
-    """One job's line in a settlement; the leaf is keccak(0x07 || abi.encode(record)). Amounts are token wei.
+    """One job's record in a settlement; the leaf is keccak(0x07 || abi.encode(record)). Amounts: token wei.
 
     ``verdicts[i]`` is that of ``verifiers[i]``; ``outcome``: ACCEPT is paid, REJECT and UNABLE are not.
+    ``links`` (``settlement.link_records``) are those of client, worker, then the verifiers.
     """
 
     job_id: bytes
@@ -116,10 +138,41 @@ class SettlementRecord:
     scheduler_fee: int
     verifiers: tuple[str, ...] = field(default=())
     verdicts: tuple[Verdict, ...] = field(default=())
+    links: tuple[Link, ...] = field(default=())
 
     @property
     def client_pays(self) -> int:
         return self.worker_fee + self.verifier_fee * len(self.verifiers) + self.scheduler_fee
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round as the chain hashes it, in the Solidity struct's field order; fields of phases to come are 0.
+
+    ``verifier_block`` and ``position_block`` are the blocks whose prevrandao draws verifiers and positions,
+    ``committed_at`` is unix seconds, ``settle_by`` the last block for settlement, ``final_block`` the last in
+    which the settlement can be challenged, ``total`` what the clients pay together in token wei.
+    """
+
+    scheduler: str
+    model_id: bytes
+    root: bytes
+    jobs: int
+    params_version: int
+    epoch: int
+    committed_at: int
+    settle_by: int
+    verifier_block: int
+    verifier_seed: bytes = bytes(32)
+    verification_root: bytes = bytes(32)
+    verifications: int = 0
+    position_block: int = 0
+    position_seed: bytes = bytes(32)
+    settlement_root: bytes = bytes(32)
+    debits_hash: bytes = bytes(32)
+    credits_hash: bytes = bytes(32)
+    total: int = 0
+    final_block: int = 0
 
 
 @dataclass(frozen=True)

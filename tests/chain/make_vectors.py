@@ -1,4 +1,4 @@
-"""Write tests/vectors/{eip712,vrf,draw}.json: ``python -m tests.chain.make_vectors``.
+"""Write tests/vectors/{eip712,vrf,draw,settlement}.json: ``python -m tests.chain.make_vectors``.
 
 Integers above 2^53 are decimal strings and bytes are 0x-hex, so that forge's JSON cheatcodes read them.
 """
@@ -10,16 +10,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from eth_account import Account
-from eth_utils import to_checksum_address
-
+from tests.chain import settlement_cases, vrf_cases
+from tests.chain.settlement_cases import KEY, sample_job
 from verillm import draw, eip712, settlement, vrf
 from verillm.constants import FinishReason, Role, Verdict
 from verillm.params import load_params
-from verillm.types import Commitment, Job, ModelSpec, SignedVerdict
+from verillm.types import Commitment, ModelSpec, SignedVerdict
 
 VECTORS = Path(__file__).parents[1] / "vectors"
-KEY = Account.from_key(bytes(31) + b"\x07")
 PUBLISHED = [
     # secret, alpha, pi, beta: github.com/atikayda/ecvrf vectors/vectors.json (RFC 9381 construction).
     (
@@ -66,29 +64,6 @@ def plain(value: Any) -> Any:
     return value
 
 
-def sample_job(**changes: Any) -> Job:
-    """A job with every field set, signed for by KEY in the vectors."""
-    values: dict[str, Any] = {
-        "client": KEY.address,
-        "scheduler": to_checksum_address("0x" + "5c" * 20),
-        "model_id": b"\x11" * 32,
-        "prompt_hash": b"\x22" * 32,
-        "prompt_tokens": 64,
-        "max_output_tokens": 256,
-        "stop_hash": eip712.stop_hash(["\n\n", "é"]),
-        "temperature_ppm": 700_000,
-        "top_k": 40,
-        "top_p_ppm": 950_000,
-        "seed": 2**64 - 1,
-        "input_price": 10**13,
-        "output_price": 2**128 - 1,
-        "verifiers": 2,
-        "deadline": 1_900_000_000,
-        "nonce": 2**256 - 1,
-    }
-    return Job(**(values | changes))
-
-
 def eip712_vectors() -> dict[str, Any]:
     domain = eip712.domain(31337, "0x" + "c0" * 20)
     job = sample_job()
@@ -102,6 +77,7 @@ def eip712_vectors() -> dict[str, Any]:
     record = settlement.make_record(
         priced, job_id, KEY.address, 64, 200, verifiers, [Verdict.ACCEPT, Verdict.UNABLE], params
     )
+    (record,) = settlement.link_records([record])
     digest = eip712.commitment_digest(commitment, domain)
     return {
         "chain_id": domain.chain_id,
@@ -121,7 +97,7 @@ def eip712_vectors() -> dict[str, Any]:
         "model_id": eip712.model_id(spec),
         "stop": ["\n\n", "é"],
         "stop_hash": job.stop_hash,
-        "record": asdict(record),
+        "record": settlement_cases.record_fields(record),
         "record_leaf": settlement.record_leaf(record),
         "round_leaf": settlement.round_leaf(digest, KEY.address),
     }
@@ -137,7 +113,12 @@ def vrf_vectors() -> dict[str, Any]:
         own.append({"sk": sk, "alpha": alpha, "pi": pi, "beta": vrf.verify(vrf.public_key(sk), alpha, pi)})
     for row in published + own:
         row["pk"] = vrf.public_key(row["sk"])
-    return {"published": published, "own": own}
+    return {
+        "published": published,
+        "own": own,
+        "hinted": vrf_cases.good_cases(published),
+        "bad": vrf_cases.bad_cases(),
+    }
 
 
 def draw_vectors() -> dict[str, Any]:
@@ -186,6 +167,7 @@ def build() -> dict[str, Any]:
         "eip712.json": plain(eip712_vectors()),
         "vrf.json": plain(vrf_vectors()),
         "draw.json": plain(draw_vectors()),
+        "settlement.json": plain(settlement_cases.vectors()),
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 
-from tests.chain.make_vectors import sample_job
+from tests.chain.settlement_cases import sample_job
 from tests.chain.test_identities import commitments, verdicts, words
 from verillm.commitment.opening import JobRootParts, RowOpening
 from verillm.constants import FinishReason, Role

@@ -11,14 +11,14 @@ from eth_account.messages import _hash_eip191_message, encode_defunct, encode_ty
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.chain import make_vectors
+from tests.chain import make_vectors, settlement_cases
 from verillm import eip712
 from verillm.constants import FinishReason, Role, Verdict
 from verillm.errors import EncodingError, ProofError
 from verillm.types import Commitment, Job, SignedVerdict
 
 DOMAIN = eip712.domain(31337, "0x" + "c0" * 20)
-KEY = make_vectors.KEY
+KEY = settlement_cases.KEY
 
 words = st.binary(min_size=32, max_size=32)
 u32 = st.integers(0, 2**32 - 1)
@@ -92,7 +92,7 @@ def test_prefill_digest_is_eip191() -> None:
 
 
 def test_signatures_bind_signer_and_content() -> None:
-    job = make_vectors.sample_job()
+    job = settlement_cases.sample_job()
     signature = eip712.sign_job(job, KEY, DOMAIN)
     assert eip712.recover_job(job, signature, DOMAIN) == KEY.address
     assert eip712.recover_job(replace(job, nonce=1), signature, DOMAIN) != KEY.address
@@ -134,7 +134,7 @@ def test_malformed_signatures_are_refused() -> None:
 )
 def test_fields_out_of_range_are_named(change: dict[str, object], field: str) -> None:
     with pytest.raises(EncodingError, match=field):
-        eip712.job_id(make_vectors.sample_job(**change), DOMAIN)
+        eip712.job_id(settlement_cases.sample_job(**change), DOMAIN)
 
 
 def test_stop_hash_separates_strings() -> None:
@@ -142,6 +142,6 @@ def test_stop_hash_separates_strings() -> None:
     assert eip712.stop_hash([]) != eip712.stop_hash([""])
 
 
-@pytest.mark.parametrize("name", ["eip712.json", "vrf.json", "draw.json"])
+@pytest.mark.parametrize("name", ["eip712.json", "vrf.json", "draw.json", "settlement.json"])
 def test_vectors_are_current(name: str) -> None:
     assert json.loads((make_vectors.VECTORS / name).read_text()) == make_vectors.build()[name]

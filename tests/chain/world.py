@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from eth_account.signers.local import LocalAccount
 
-from tests.chain.make_vectors import sample_job
+from tests.chain.settlement_cases import sample_job
 from verillm import draw, eip712, settlement, vrf
 from verillm.chain import AddressBook, ChainClient
-from verillm.chain.court import CommitmentProof, MatrixRow, TokenFraudProof
 from verillm.chain.devnet import Devnet, account
+from verillm.chain.proofs import CommitmentProof, MatrixRow, RecordProof, TokenFraudProof
 from verillm.commitment import MerkleTree, OutputMatrix, RowStore, build_commitment, token_list_hash
 from verillm.commitment.job import CommittedJob
 from verillm.constants import Dtype, FinishReason, Role, Verdict
 from verillm.sampling.sampler import sample
-from verillm.types import Commitment, Job, ModelSpec, SettlementRecord
+from verillm.types import Commitment, Job, Line, ModelSpec, SettlementRecord
 
 HIDDEN, VOCAB, BOUNDARIES = 8, 16, 2
 STAKE = 2000 * 10**18
@@ -64,8 +63,26 @@ class Party:
         )
 
 
+@dataclass(frozen=True)
+class Settled:
+    """A settled round and what its proofs are made of. ``epoch`` is that of the workers' draws."""
+
+    round_id: int
+    epoch: int
+    jobs: list[Job]
+    workers: list[Party]
+    committees: list[list[Party]]
+    tree: MerkleTree
+    verifier_tree: MerkleTree
+    proofs: list[RecordProof]
+
+    @property
+    def records(self) -> list[SettlementRecord]:
+        return [proof.record for proof in self.proofs]
+
+
 class World:
-    """Clients of one deployment, and the protocol's steps for a round of one job."""
+    """Clients of one deployment, and the protocol's steps for a round."""
 
     def __init__(self, devnet: Devnet, book: AddressBook) -> None:
         self.devnet = devnet
@@ -89,6 +106,10 @@ class World:
             self.as_account(key).register_operator(MODEL_ID, STAKE, f"127.0.0.1:{i + 2}")
         self.client.deposit_escrow(SCHEDULER.address, STAKE)
         self.devnet.mine(2 * self.params.epoch_blocks)
+
+    def begin_epoch(self) -> None:
+        """Mine to the first block of the next epoch."""
+        self.devnet.mine(self.params.epoch_blocks - self.client.block_number() % self.params.epoch_blocks)
 
     def job(self, nonce: int = 1, temperature_ppm: int = 700_000) -> Job:
         return sample_job(
@@ -145,46 +166,42 @@ class World:
         epoch = self.client.current_epoch()
         seed = draw.epoch_seed(self.client.chain_id, self.book.staking, epoch)
         alpha = draw.worker_alpha(seed, eip712.job_id(job, self.domain), 0)
-        return self._draw(alpha, 1, ())[0]
+        name = draw.draw_worker(self._beta(alpha), self.client.stakes(MODEL_ID, epoch))
+        return next(key for key in OPERATORS if key.address == name)
 
-    def _draw(self, alpha: bytes, count: int, excluded: tuple[str, ...]) -> list[LocalAccount]:
-        beta = vrf.verify(vrf.public_key(bytes(SCHEDULER.key)), alpha, vrf.prove(bytes(SCHEDULER.key), alpha))
-        stakes = self.client.stakes(MODEL_ID, self.client.current_epoch())
-        names = draw.draw_operators(beta, count, stakes, excluded)
-        return [key for name in names for key in OPERATORS if key.address == name]
+    def _beta(self, alpha: bytes) -> bytes:
+        secret = bytes(SCHEDULER.key)
+        return vrf.verify(vrf.public_key(secret), alpha, vrf.prove(secret, alpha))
 
-    def random(self, request_id: int) -> bytes:
-        """Mine up to the request's block and prove it."""
+    def pass_seed(self) -> None:
+        """Mine until the block that was fixed last is past."""
         self.devnet.mine(self.params.randomness_delay_blocks + 1)
-        return self.scheduler.wait_randomness(request_id)
 
-    def post(self, worker: Party) -> tuple[int, MerkleTree]:
-        """A round of one job."""
-        tree = MerkleTree([worker.leaf])
-        return self.scheduler.commit_round(MODEL_ID, tree.root, 1), tree
+    def post(self, *workers: Party) -> tuple[int, MerkleTree]:
+        """A round of these jobs."""
+        tree = MerkleTree([worker.leaf for worker in workers])
+        return self.scheduler.commit_round(MODEL_ID, tree.root, len(workers)), tree
 
     def draw_verifiers(self, round_id: int, worker: Party, job: Job) -> list[LocalAccount]:
-        randomness = self.random(self.scheduler.round(round_id).verifier_request)
-        alpha = draw.verifier_alpha(randomness, worker.commitment.job_id)
-        return self._draw(alpha, job.verifiers, (worker.key.address,))
+        """The first ``job.verifiers`` that the round's seed draws."""
+        self.pass_seed()
+        info = self.scheduler.round(round_id)
+        alpha = draw.verifier_alpha(self.scheduler.verifier_seed(round_id), worker.commitment.job_id)
+        stakes = self.client.stakes(MODEL_ID, info.epoch)
+        drawn = draw.draw_verifiers(self._beta(alpha), job.verifiers, stakes, worker.key.address)
+        return [key for name in drawn for key in OPERATORS if key.address == name]
 
     def post_verifiers(self, round_id: int, verifiers: list[Party]) -> MerkleTree:
         tree = MerkleTree([v.leaf for v in verifiers])
         self.scheduler.commit_verifications(round_id, tree.root, len(verifiers))
-        self.random(self.scheduler.round(round_id).position_request)
+        self.pass_seed()
         return tree
 
-    def settle(
-        self,
-        round_id: int,
-        job: Job,
-        worker: Party,
-        verifiers: list[Party],
-        verdict: Verdict,
-        false: Mapping[str, object] = MappingProxyType({}),
-    ) -> tuple[SettlementRecord, MerkleTree]:
-        """Settle with the same verdict of every verifier; ``false`` are fields to falsify."""
-        record = settlement.make_record(
+    def record(
+        self, job: Job, worker: Party, verifiers: Sequence[Party], verdict: Verdict
+    ) -> SettlementRecord:
+        """What follows if every verifier says the same."""
+        return settlement.make_record(
             job,
             worker.commitment.job_id,
             worker.key.address,
@@ -194,19 +211,64 @@ class World:
             [verdict] * len(verifiers),
             self.params,
         )
-        record = replace(record, **false)  # type: ignore[arg-type]
-        tree = MerkleTree([settlement.record_leaf(record)])
-        self.scheduler.settle_round(round_id, tree.root, record.client_pays)
-        return record, tree
 
-    def fraud(
-        self, round_id: int, job: Job, worker: Party, tree: MerkleTree, position: int, better: int
-    ) -> TokenFraudProof:
+    def settle(
+        self,
+        round_id: int,
+        records: Sequence[SettlementRecord],
+        lines: tuple[Sequence[Line], Sequence[Line]] | None = None,
+    ) -> list[RecordProof]:
+        """Settle with these records, linked unless they are, and with the lines that follow or others."""
+        linked = list(records) if records[0].links else settlement.link_records(records)
+        tree = MerkleTree([settlement.record_leaf(record) for record in linked])
+        self.scheduler.settle_round(round_id, tree.root, *(lines or settlement.round_lines(linked)))
+        return [RecordProof(i, record, tree.proof(i)) for i, record in enumerate(linked)]
+
+    def verified(self, *jobs: Job, errors: tuple[float, float] = (0.0, 0.0)) -> Settled:
+        """A round of these jobs, worked and verified, without a settlement yet; ``errors`` disturb the rows
+        of the workers, and of each job's first verifier."""
+        epoch = self.client.current_epoch()
+        workers = [
+            self.commit(self.worker_key(job), job, self.generate(job), Role.WORKER, errors[0]) for job in jobs
+        ]
+        round_id, tree = self.post(*workers)
+        committees = []
+        for job, worker in zip(jobs, workers, strict=True):
+            keys = self.draw_verifiers(round_id, worker, job)
+            tokens = worker.committed.tokens
+            committee = [self.commit(key, job, tokens, Role.VERIFIER) for key in keys[1:]]
+            committees.append([self.commit(keys[0], job, tokens, Role.VERIFIER, errors[1]), *committee])
+        verifier_tree = self.post_verifiers(round_id, [v for committee in committees for v in committee])
+        return Settled(round_id, epoch, list(jobs), workers, committees, tree, verifier_tree, [])
+
+    def settled(
+        self, *jobs: Job, verdict: Verdict = Verdict.ACCEPT, errors: tuple[float, float] = (0.0, 0.0)
+    ) -> Settled:
+        """The same, settled, with the same verdict of all verifiers."""
+        done = self.verified(*jobs, errors=errors)
+        parties = zip(jobs, done.workers, done.committees, strict=True)
+        done.proofs[:] = self.settle(done.round_id, [self.record(*party, verdict) for party in parties])
+        return done
+
+    def as_court(self, name: str, *args: object) -> None:
+        """Call ``Rounds`` as one of its courts."""
+        court, contract = self.book.tribunal, self.client._contracts["rounds"]
+        self.devnet.rpc("anvil_setBalance", court, hex(10**18))
+        self.devnet.rpc("anvil_impersonateAccount", court)
+        data = self.client.connection.encode(contract, name, *args)
+        call = {"from": court, "to": contract.address, "data": data}
+        receipt = self.client.wait_receipt(bytes.fromhex(self.devnet.rpc("eth_sendTransaction", call)[2:]))
+        assert receipt["status"] == 1
+
+    def finish(self) -> None:
+        """Let the challenge window of a round that was just settled pass."""
+        self.devnet.mine(self.params.challenge_window_blocks + 1)
+
+    def fraud(self, job: Job, worker: Party, tree: MerkleTree, position: int, better: int) -> TokenFraudProof:
         """Accuse the worker's token after ``position``."""
         claimed = worker.committed.tokens[position + 1]
         rows = [MatrixRow(v, MATRIX.row(v), MATRIX.proof(v)) for v in (claimed, better)]
         return TokenFraudProof(
-            round_id,
             worker.proof(tree, 0),
             job,
             worker.committed.open_row(BOUNDARIES - 1, position),

@@ -12,18 +12,35 @@ from verillm.eip712 import Domain
 from verillm.errors import ConfigError
 from verillm.params import Params, load_params
 
+CONTRACTS = (
+    "token",
+    "timelock",
+    "parameters",
+    "staking",
+    "randomness",
+    "rounds",
+    "court",
+    "tribunal",
+    "audit",
+    "inquiry",
+)
+
 
 @dataclass(frozen=True)
 class AddressBook:
-    """Contract addresses of one deployment and its parameter profile."""
+    """Contract addresses of one deployment, and the parameter profile that it began with."""
 
     chain_id: int
     token: str
+    timelock: str
+    parameters: str
     staking: str
     randomness: str
     rounds: str
     court: str
     tribunal: str
+    audit: str
+    inquiry: str
     params_profile: str
     deploy_block: int = 0
     """First block with events of this deployment."""
@@ -35,11 +52,18 @@ class AddressBook:
 
     @property
     def params(self) -> Params:
+        """The first version; ``ChainClient.params`` knows the current one."""
         return load_params(self.params_profile)
 
     def write(self, path: str | Path) -> None:
-        """Write the JSON file."""
-        Path(path).write_text(json.dumps(asdict(self), indent=1) + "\n")
+        """Write the JSON file. Raises ConfigError."""
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            Path(path).write_text(json.dumps(asdict(self), indent=1) + "\n")
+        except OSError as error:
+            raise ConfigError(
+                f"address book: cannot write {path}: {error.strerror}; choose another path"
+            ) from error
 
     @classmethod
     def read(cls, path: str | Path) -> AddressBook:
@@ -51,7 +75,7 @@ class AddressBook:
         names = {f.name for f in fields(cls)}
         if not isinstance(values, dict) or set(values) != names:
             raise ConfigError(f"address book: {path} must have exactly the fields {', '.join(sorted(names))}")
-        for name in ("token", "staking", "randomness", "rounds", "court", "tribunal"):
+        for name in CONTRACTS:
             if not is_hex_address(values[name]):
                 raise ConfigError(f"address book: {name} in {path} is not an address")
             values[name] = to_checksum_address(values[name])

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from verillm.chain.addresses import AddressBook
-from verillm.chain.connection import Connection, Event, Receipt
+from verillm.chain.connection import Connection, Event, Receipt, backwards
 from verillm.errors import ChainError
+from verillm.params import Params
 
 
 class ContractCalls(ABC):
     """Base of the call groups; ``ChainClient`` is all of them over one connection.
 
-    ``contract`` is "token", "staking", "randomness", "rounds", "court" or "tribunal".
+    ``contract`` is one of ``addresses.CONTRACTS``.
     """
 
     addresses: AddressBook
@@ -45,6 +46,24 @@ class ContractCalls(ABC):
     ) -> Iterator[Event]:
         """Events of a contract in block order."""
 
+    @abstractmethod
+    def _history(
+        self, contract: str, names: Sequence[str], topic: bytes, from_block: int, to_block: int
+    ) -> list[Event]:
+        """All events of these names whose first indexed argument is ``topic`` (32 bytes), in chain order."""
+
+    @abstractmethod
+    def params_at(self, version: int) -> Params:
+        """A version of the parameters."""
+
+    def _newest(self, contract: str, name: str, **filters: Any) -> Event | None:
+        """The newest such event, searched from the latest block back: what is asked for is mostly recent."""
+        for start, end in backwards(self.addresses.deploy_block, self.connection.block_number()):
+            found = list(self.events(contract, name, start, end, **filters))
+            if found:
+                return found[-1]
+        return None
+
     @property
     def address(self) -> str:
         """The account's address. Raises ChainError for a client without an account."""
@@ -53,8 +72,11 @@ class ContractCalls(ABC):
         return self.connection.account.address
 
     def _spend(self, amount: int, contract: str, name: str, *args: Any) -> Receipt:
-        """Send a call that pulls ``amount`` token wei from the account, with the approval it needs."""
-        spender = getattr(self.addresses, contract)
+        """Send a call that pulls ``amount`` token wei from the account, with the approval it needs.
+
+        Stakes go to ``Staking``; escrow and bonds to ``Rounds``, whichever court takes them.
+        """
+        spender = self.addresses.staking if contract == "staking" else self.addresses.rounds
         with self._spending:
             if self._call("token", "allowance", self.address, spender) < amount:
                 self._send("token", "approve", spender, amount)

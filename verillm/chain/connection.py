@@ -8,28 +8,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import requests
-from eth_abi import decode as abi_decode
 from eth_account.signers.local import LocalAccount
-from eth_hash.auto import keccak
-from eth_utils.abi import collapse_if_tuple
+from eth_utils.abi import event_abi_to_log_topic
 from hexbytes import HexBytes
 from web3 import HTTPProvider, Web3
 from web3.contract import Contract
 from web3.exceptions import (
-    ContractCustomError,
-    ContractLogicError,
     LogTopicError,
     TransactionNotFound,
-    Web3Exception,
-    Web3RPCError,
 )
+from web3.types import RPCEndpoint
 
+from verillm.chain.reverts import Reverts
 from verillm.errors import ChainError
 
 POLL_SECONDS = 0.1
@@ -42,8 +36,6 @@ EXTRA_GAS = 300_000
 each of 11 tree nodes where the estimate overwrote one."""
 MAX_TIP = 10**9
 """Largest priority fee per gas, wei."""
-ERROR_STRING = bytes.fromhex("08c379a0")
-PANIC = bytes.fromhex("4e487b71")
 
 
 @dataclass(frozen=True)
@@ -53,6 +45,8 @@ class Event:
     name: str
     args: dict[str, Any]
     block: int
+    index: int
+    """Place among the block's logs."""
     transaction: bytes
 
 
@@ -72,10 +66,10 @@ class Connection:
         self.rpc_url = rpc_url
         self.account = account
         self.web3 = Web3(HTTPProvider(rpc_url, request_kwargs={"timeout": REQUEST_SECONDS}))
-        self._errors: dict[bytes, tuple[str, list[str]]] = {}
+        self._reverts = Reverts(rpc_url, account.address if account else "the sender")
         self._nonce: int | None = None
         self._lock = threading.Lock()
-        with self._translated("eth_chainId"):
+        with self._reverts.translated("eth_chainId"):
             self.chain_id = self.web3.eth.chain_id
         if chain_id is not None and self.chain_id != chain_id:
             raise ChainError(
@@ -85,45 +79,60 @@ class Connection:
 
     def contract(self, address: str, abi: list[dict[str, Any]]) -> Contract:
         """Bind an ABI at an address; its custom errors are decoded from then on."""
-        for entry in abi:
-            if entry["type"] == "error":
-                types = [collapse_if_tuple(i) for i in entry["inputs"]]
-                selector = keccak(f"{entry['name']}({','.join(types)})".encode())[:4]
-                self._errors[selector] = (entry["name"], types)
+        self._reverts.learn(abi)
         return self.web3.eth.contract(address=Web3.to_checksum_address(address), abi=abi)
 
     def call(self, contract: Contract, name: str, *args: Any) -> Any:
         """Read from a contract at the latest block."""
-        with self._translated(name):
+        with self._reverts.translated(name):
             return contract.get_function_by_name(name)(*args).call()
 
     def send(self, contract: Contract, name: str, *args: Any) -> Receipt:
         """Send one transaction and wait for its receipt. Raises ChainError also if it reverts."""
-        with self._translated(name):
-            data = contract.encode_abi(name, args)
-        return self._transact(name, {"to": contract.address, "data": data})
+        return self.transact(name, {"to": contract.address, "data": self.encode(contract, name, *args)})
 
-    def deploy(self, abi: list[dict[str, Any]], bytecode: str, *args: Any) -> str:
-        """Deploy a contract and return its address."""
-        with self._translated("deploy"):
-            data = self.web3.eth.contract(abi=abi, bytecode=bytecode).constructor(*args).data_in_transaction
-        return self._transact("deploy", {"data": data})["contractAddress"]
+    def encode(self, contract: Contract, name: str, *args: Any) -> str:
+        """0x-hex data of a call."""
+        with self._reverts.translated(name):
+            return contract.encode_abi(name, args)
+
+    def creation(self, abi: list[dict[str, Any]], bytecode: str, *args: Any) -> str:
+        """0x-hex data of a contract's creation."""
+        with self._reverts.translated("constructor"):
+            return self.web3.eth.contract(abi=abi, bytecode=bytecode).constructor(*args).data_in_transaction
+
+    def nonce_of(self, address: str) -> int:
+        """The nonce of an account's next transaction."""
+        with self._reverts.translated("eth_getTransactionCount"):
+            return self.web3.eth.get_transaction_count(Web3.to_checksum_address(address), "pending")
+
+    def request(self, method: str, *params: Any) -> Any:
+        """One JSON-RPC request and its plain result. Raises ChainError, with the reason of a revert."""
+        with self._reverts.translated(method):
+            answer: Any = self.web3.provider.make_request(RPCEndpoint(method), params)
+        if "error" not in answer:
+            return answer["result"]
+        error = answer["error"]
+        data = error.get("data")
+        revert = bytes.fromhex(data[2:]) if isinstance(data, str) and data.startswith("0x") else b""
+        raise ChainError(f"{method}: {self._reverts.decode(revert) if revert else error.get('message')}")
 
     def transfer(self, to: str, wei: int) -> Receipt:
         """Send ``wei`` of the chain's coin."""
-        return self._transact("transfer", {"to": Web3.to_checksum_address(to), "value": wei})
+        return self.transact("transfer", {"to": Web3.to_checksum_address(to), "value": wei})
 
-    def _transact(self, name: str, fields: dict[str, Any]) -> Receipt:
+    def transact(self, name: str, fields: dict[str, Any]) -> Receipt:
+        """Send one transaction of these fields (``to``, ``data``, ``value``) and wait for its receipt."""
         account = self.account
         if account is None:
             raise ChainError(f"{name}: this client has no key; give it an account to send transactions")
         transaction: Any = {"from": account.address, "value": 0, **fields}
-        with self._lock, self._translated(name):
+        with self._lock, self._reverts.translated(name):
             # Estimating runs the call, so a revert is reported here, before anything is paid.
             gas = self.web3.eth.estimate_gas(transaction)
             price = self.web3.eth.gas_price
             if self._nonce is None:
-                self._nonce = self.web3.eth.get_transaction_count(account.address, "pending")
+                self._nonce = self.nonce_of(account.address)
             envelope = {
                 "chainId": self.chain_id,
                 "nonce": self._nonce,
@@ -140,7 +149,7 @@ class Connection:
             self._nonce += 1
         receipt = self.wait_receipt(digest, name)
         if receipt["status"] != 1:
-            with self._translated(name):
+            with self._reverts.translated(name):
                 self.web3.eth.call({**transaction, "gas": envelope["gas"]}, receipt["blockNumber"])
             raise ChainError(f"{name}: transaction 0x{digest.hex()} reverted without a reason")
         return receipt
@@ -149,7 +158,7 @@ class Connection:
         """Wait until a transaction is in a block. Raises ChainError after RECEIPT_SECONDS."""
         deadline = time.monotonic() + RECEIPT_SECONDS
         while True:
-            with self._translated(name):
+            with self._reverts.translated(name):
                 try:
                     return dict(self.web3.eth.get_transaction_receipt(HexBytes(transaction)))
                 except TransactionNotFound:
@@ -160,12 +169,12 @@ class Connection:
 
     def block_number(self) -> int:
         """Number of the latest block."""
-        with self._translated("eth_blockNumber"):
+        with self._reverts.translated("eth_blockNumber"):
             return self.web3.eth.block_number
 
     def block(self, number: Any = "latest") -> dict[str, Any]:
         """A block's header as eth_getBlockByNumber gives it."""
-        with self._translated("eth_getBlockByNumber"):
+        with self._reverts.translated("eth_getBlockByNumber"):
             return dict(self.web3.eth.get_block(number))  # type: ignore[arg-type]
 
     def wait_block(self, number: int, timeout: float = 600.0) -> int:
@@ -191,67 +200,49 @@ class Connection:
         last = self.block_number() if to_block is None else to_block
         for start in range(from_block, last + 1, LOG_BLOCKS):
             end = min(start + LOG_BLOCKS - 1, last)
-            with self._translated(name):
+            with self._reverts.translated(name):
                 logs = contract.events[name].get_logs(filters, from_block=start, to_block=end)
-            for log in logs:
-                yield Event(name, dict(log["args"]), log["blockNumber"], bytes(log["transactionHash"]))
+            yield from (_event(name, log) for log in logs)
+
+    def history(
+        self, contract: Contract, names: Sequence[str], topic: bytes, from_block: int, to_block: int
+    ) -> list[Event]:
+        """All events of these names whose first indexed argument is ``topic`` (32 bytes), in chain order."""
+        kinds = {event_abi_to_log_topic(contract.events[name].abi): name for name in names}
+        found = []
+        for start in range(from_block, to_block + 1, LOG_BLOCKS):
+            where: Any = {
+                "address": contract.address,
+                "fromBlock": start,
+                "toBlock": min(start + LOG_BLOCKS - 1, to_block),
+                "topics": [["0x" + kind.hex() for kind in kinds], "0x" + topic.hex()],
+            }
+            with self._reverts.translated("eth_getLogs"):
+                for log in self.web3.eth.get_logs(where):
+                    name = kinds[bytes(log["topics"][0])]
+                    found.append(_event(name, contract.events[name]().process_log(log)))
+        return found
 
     def emitted(self, contract: Contract, name: str, receipt: Receipt) -> dict[str, Any]:
         """Arguments of the one event ``name`` of a contract in a receipt. Raises ChainError without it."""
         for log in receipt["logs"]:
             if log["address"] == contract.address:
-                with self._translated(name):
+                with self._reverts.translated(name):
                     try:
                         return dict(contract.events[name]().process_log(log)["args"])
                     except LogTopicError:
                         continue
         raise ChainError(f"{name}: the transaction emitted no such event")
 
-    def decode_error(self, data: bytes) -> str:
-        """``Name(arguments)`` of a revert's data."""
-        selector, body = data[:4], data[4:]
-        if selector == ERROR_STRING:
-            return str(abi_decode(["string"], body)[0])
-        if selector == PANIC:
-            return f"Panic({abi_decode(['uint256'], body)[0]:#x})"
-        if selector not in self._errors:
-            return f"unknown error 0x{data.hex()}" if data else "reverted without a reason"
-        name, types = self._errors[selector]
-        return f"{name}({', '.join(map(_shown, abi_decode(types, body)))})"
 
-    @contextmanager
-    def _translated(self, name: str) -> Iterator[None]:
-        try:
-            yield
-        except ContractCustomError as error:
-            raise ChainError(f"{name}: {self.decode_error(_revert_data(error))}") from error
-        except ContractLogicError as error:
-            data = _revert_data(error)
-            raise ChainError(f"{name}: {self.decode_error(data) if data else error.message}") from error
-        except requests.RequestException as error:
-            raise ChainError(
-                f"rpc: {self.rpc_url} does not answer ({type(error).__name__}); check that it runs"
-            ) from error
-        except Web3RPCError as error:
-            text = str(error)
-            if "insufficient funds" in text.lower():
-                sender = self.account.address if self.account else "the sender"
-                raise ChainError(f"{name}: {sender} has not enough ETH for gas; send it some") from error
-            raise ChainError(f"{name}: {text.splitlines()[0]}") from error
-        except (Web3Exception, ValueError) as error:
-            raise ChainError(f"{name}: {str(error).splitlines()[0]}") from error
+def backwards(first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Ranges (start, end) of LOG_BLOCKS blocks from ``last`` down to ``first``."""
+    while last >= first:
+        start = max(first, last - LOG_BLOCKS + 1)
+        yield start, last
+        last = start - 1
 
 
-def _revert_data(error: ContractLogicError) -> bytes:
-    data = error.data
-    if isinstance(data, dict):
-        data = data.get("data")
-    return bytes.fromhex(data.removeprefix("0x")) if isinstance(data, str) else b""
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, bytes):
-        return "0x" + value.hex()
-    if isinstance(value, (tuple, list)) and not isinstance(value, str):
-        return "[" + ", ".join(map(_shown, value)) + "]"
-    return str(value)
+def _event(name: str, log: Any) -> Event:
+    place = (log["blockNumber"], log["logIndex"], bytes(log["transactionHash"]))
+    return Event(name, dict(log["args"]), *place)

@@ -1,13 +1,12 @@
-"""Calls of the token, ``Staking`` and ``Randomness``."""
+"""Calls of the token and ``Staking``."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import astuple, dataclass
+from functools import cached_property
 
 from verillm.chain.calls import ContractCalls
-from verillm.chain.connection import POLL_SECONDS, Receipt
-from verillm.chain.header import encode_header
+from verillm.chain.connection import Receipt, backwards
 from verillm.errors import ChainError
 from verillm.types import ModelSpec
 
@@ -17,13 +16,16 @@ SCHEDULER_POOL = bytes(32)
 
 @dataclass(frozen=True)
 class OperatorInfo:
-    """What an operator or scheduler registered last; ``endpoint`` is empty if it never did."""
+    """What an operator or scheduler said last; ``endpoint`` is empty if it never registered."""
 
     endpoint: str
 
 
 class StakingCalls(ContractCalls):
-    """Token balances, registration, stakes and the randomness of fixed blocks."""
+    """Token balances, registration, keys and stakes."""
+
+    _endpoints: dict[str, tuple[str, int]]
+    """Operator to its endpoint, and the last block that was searched for it."""
 
     def token_balance(self, owner: str) -> int:
         """Token wei of ``owner``."""
@@ -39,7 +41,13 @@ class StakingCalls(ContractCalls):
 
     def model_registered(self, model_id: bytes) -> bool:
         """Is this model's spec on chain?"""
-        return any(self.events("staking", "ModelRegistered", modelId=model_id))
+        try:
+            self._call("staking", "model", model_id)
+        except ChainError as error:
+            if "ModelUnknown" not in str(error):
+                raise
+            return False
+        return True
 
     def register_operator(self, model_id: bytes, amount: int, endpoint: str) -> Receipt:
         """Enter a model's pool with ``amount`` token wei, reachable at ``endpoint``; from next epoch on."""
@@ -57,18 +65,62 @@ class StakingCalls(ContractCalls):
         """Stop staking ``amount``; ``withdraw_unbonded`` pays it out after ``unbonding_blocks``."""
         return self._send("staking", "requestUnbond", model_id, amount)
 
+    def release_seat(self, model_id: bytes, operator: str) -> Receipt:
+        """Free the seat of an operator that has not been drawn for ``unbonding_blocks``. Anyone may."""
+        return self._send("staking", "releaseSeat", model_id, operator)
+
     def withdraw_unbonded(self, model_id: bytes) -> Receipt:
         """Pay out what has finished unbonding."""
         return self._send("staking", "withdrawUnbonded", model_id)
 
+    def set_endpoint(self, model_id: bytes, endpoint: str) -> Receipt:
+        """Be reachable elsewhere."""
+        return self._send("staking", "setEndpoint", model_id, endpoint)
+
     def operator(self, operator: str) -> OperatorInfo:
-        """The endpoint with which an operator registered last, in any pool."""
-        found = list(self.events("staking", "OperatorRegistered", operator=operator))
-        return OperatorInfo(found[-1].args["endpoint"] if found else "")
+        """The endpoint that an operator gave last, in any pool."""
+        latest = self.connection.block_number()
+        found, seen = self._endpoints.get(operator, ("", self.addresses.deploy_block - 1))
+        for start, end in backwards(seen + 1, latest):
+            news = [
+                event
+                for name in ("OperatorRegistered", "EndpointChanged")
+                for event in self.events("staking", name, start, end, operator=operator)
+            ]
+            if news:
+                found = max(news, key=lambda event: (event.block, event.index)).args["endpoint"]
+                break
+        self._endpoints[operator] = (found, latest)
+        return OperatorInfo(found)
+
+    def set_signer(self, signer: str) -> Receipt:
+        """Let another key sign commitments and verdicts for the account from the next epoch on; the account's
+        own address ends that."""
+        return self._send("staking", "setSigner", signer)
+
+    def signer_at(self, operator: str, epoch: int) -> str:
+        """The key that signs for an operator in an epoch: its own address unless it named another."""
+        return self._call("staking", "signerAt", operator, epoch)
+
+    def is_signer(self, operator: str, signer: str, epoch: int) -> bool:
+        """May ``signer`` sign for the operator in rounds of this epoch? An operator always may for itself."""
+        return operator == signer or self._call("staking", "isSigner", operator, signer, epoch)
+
+    def rotate_vrf_key(self, vrf_public_key: bytes) -> Receipt:
+        """Draw with another key (33 bytes) from the next epoch on."""
+        return self._send("staking", "rotateVrfKey", vrf_public_key)
 
     def vrf_public_key(self, scheduler: str) -> bytes:
-        """A scheduler's key (33 bytes), empty if it is not registered."""
+        """A scheduler's key (33 bytes) now; empty before the first epoch after its registration."""
         return self._call("staking", "vrfPublicKey", scheduler)
+
+    def vrf_key_at(self, scheduler: str, epoch: int) -> bytes:
+        """A scheduler's key in an epoch, with which its draws of that epoch are checked."""
+        return self._call("staking", "vrfKeyAt", scheduler, epoch)
+
+    def is_vrf_key(self, scheduler: str, key: bytes, epoch: int) -> bool:
+        """Is this the key of the scheduler's draws in an epoch?"""
+        return self.vrf_key_at(scheduler, epoch) == key
 
     def stake_of(self, model_id: bytes, operator: str) -> int:
         """All of an operator's stake in a pool that can be slashed, active or leaving."""
@@ -87,40 +139,15 @@ class StakingCalls(ContractCalls):
         """The contract's own epoch seed, equal to ``verillm.draw.epoch_seed``."""
         return self._call("staking", "epochSeed", epoch)
 
+    @cached_property
+    def epoch_blocks(self) -> int:
+        """Blocks per epoch; no version of the parameters changes it."""
+        return self._call("staking", "epochBlocks")
+
     def current_epoch(self) -> int:
         """Epoch of the latest block."""
-        return self.connection.block_number() // self.addresses.params.epoch_blocks
+        return self.connection.block_number() // self.epoch_blocks
 
     def wait_epoch(self, epoch: int, timeout: float = 600.0) -> int:
         """Wait until ``epoch`` has begun; returns the latest block."""
-        return self.connection.wait_block(epoch * self.addresses.params.epoch_blocks, timeout)
-
-    def randomness(self, request_id: int) -> bytes | None:
-        """A request's 32 bytes, or None while they are not known."""
-        if not self._call("randomness", "known", request_id):
-            return None
-        return self._call("randomness", "value", request_id)
-
-    def poke(self, request_id: int) -> Receipt:
-        """Prove the requested block's randomness with its header; past 256 blocks it moves to a new block."""
-        number = self._call("randomness", "targetBlock", request_id)
-        return self._send("randomness", "poke", request_id, encode_header(self.connection.block(number)))
-
-    def wait_randomness(self, request_id: int, timeout: float = 600.0) -> bytes:
-        """Wait for a request's block, poke if nobody did, and return the 32 bytes. Raises ChainError."""
-        deadline = time.monotonic() + timeout
-        while (value := self.randomness(request_id)) is None:
-            if time.monotonic() > deadline:
-                raise ChainError(f"randomness: request {request_id} has none after {timeout:.0f} s")
-            if self.connection.block_number() > self._call("randomness", "targetBlock", request_id):
-                self._poke_unless_known(request_id)
-            else:
-                time.sleep(POLL_SECONDS)
-        return value
-
-    def _poke_unless_known(self, request_id: int) -> None:
-        try:
-            self.poke(request_id)
-        except ChainError:  # another party may have poked in the same moment
-            if self.randomness(request_id) is None:
-                raise
+        return self.connection.wait_block(epoch * self.epoch_blocks, timeout)

@@ -7,7 +7,7 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from verillm.cli.config import Network, add_network_flags, read_network
 from verillm.cli.job_commands import parse_job_id
@@ -16,10 +16,15 @@ from verillm.errors import ConfigError
 from verillm.manifest import Manifest
 from verillm.model_store import DEFAULT_MODEL, resolve
 from verillm.sdk.findings import Finding, Report
+from verillm.sdk.keychain import OWN_KEYS, Keys
 from verillm.sdk.models import load_models
+from verillm.sdk.onchain import check_chain
 from verillm.sdk.receipt import Receipt
 from verillm.sdk.verify import check_receipt, verify_receipt
 from verillm.types import TOKEN_BOUNDARY
+
+if TYPE_CHECKING:
+    from verillm.chain import ChainClient
 
 
 def add(commands: Any) -> None:
@@ -55,9 +60,11 @@ def verify_file(args: argparse.Namespace) -> int:
         same = wanted == receipt.job_id
         message = "as asked" if same else f"the receipt is of job 0x{receipt.job_id.hex()}"
         extra.append(Finding("job-id", same, message, None if same else TOKEN_BOUNDARY, None if same else 0))
+    keys: Keys = OWN_KEYS
     if not args.offline:
-        extra += _chain_findings(network, receipt)
-    report = _check(args, network, receipt)
+        keys = chain = _chain(network)
+        extra += check_chain(receipt, chain)
+    report = _check(args, network, receipt, keys)
     report = Report((*report.findings, *extra), report.verdict)
     (_print_json if args.json else _print_report)(receipt, report)
     if report.ok:
@@ -66,20 +73,18 @@ def verify_file(args: argparse.Namespace) -> int:
     return 3 if report.verdict is Verdict.UNABLE and not failed else 1
 
 
-def _chain_findings(network: Network, receipt: Receipt) -> list[Finding]:
+def _chain(network: Network) -> ChainClient:
     from verillm.chain import AddressBook, ChainClient
-    from verillm.sdk.onchain import check_chain
 
-    book = AddressBook.read(network.need("address_book"))
-    return check_chain(receipt, ChainClient(network.need("rpc"), book))
+    return ChainClient(network.need("rpc"), AddressBook.read(network.need("address_book")))
 
 
-def _check(args: argparse.Namespace, network: Network, receipt: Receipt) -> Report:
+def _check(args: argparse.Namespace, network: Network, receipt: Receipt, keys: Keys) -> Report:
     if args.hashes_only and not args.manifest and not network.models:
         raise ConfigError("manifest: --hashes-only needs --manifest FILE (or models in the network file)")
     folder, manifest = _find_model(args, network, receipt)
     if args.hashes_only:
-        return Report(tuple(check_receipt(receipt, manifest.spec)))
+        return Report(tuple(check_receipt(receipt, manifest.spec, keys)))
     try:
         from verillm.engine.transformers_engine import Engine
     except ImportError as error:
@@ -92,7 +97,8 @@ def _check(args: argparse.Namespace, network: Network, receipt: Receipt) -> Repo
         raise ConfigError(
             f"--model: {folder} has other weights than the manifest; give the model of the receipt"
         )
-    return verify_receipt(receipt, Engine.from_manifest(folder, manifest, threads=args.threads), manifest)
+    engine = Engine.from_manifest(folder, manifest, threads=args.threads)
+    return verify_receipt(receipt, engine, manifest, keys)
 
 
 def _find_model(args: argparse.Namespace, network: Network, receipt: Receipt) -> tuple[Path, Manifest]:

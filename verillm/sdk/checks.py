@@ -8,11 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import coincurve
-from eth_utils import to_checksum_address
-
 from verillm import draw, eip712, vrf
-from verillm.commitment import keccak256, token_list_hash, verify_opening, verify_proof
+from verillm.commitment import token_list_hash, verify_opening, verify_proof
 from verillm.commitment.hashing import token_root
 from verillm.commitment.opening import expected_job_root
 from verillm.constants import Dtype, FinishReason, Role
@@ -20,6 +17,7 @@ from verillm.errors import ProofError
 from verillm.params import Params, load_params
 from verillm.rpc.codec import LeafProof, Opening, SignedCommitment
 from verillm.sdk.findings import PlacedError
+from verillm.sdk.keychain import OWN_KEYS, Keys, address_of, hint
 from verillm.sdk.receipt import Receipt, VerifierEntry
 from verillm.settlement import make_record, record_leaf, round_leaf
 from verillm.types import TOKEN_BOUNDARY, ModelSpec
@@ -51,7 +49,7 @@ def check_prompt(receipt: Receipt) -> str:
     return f"{count} tokens, as signed"
 
 
-def check_commitment(receipt: Receipt, signed: SignedCommitment, role: Role) -> str:
+def check_commitment(receipt: Receipt, signed: SignedCommitment, role: Role, keys: Keys = OWN_KEYS) -> str:
     c = signed.commitment
     if c.job_id != receipt.job_id:
         reason = f"commitment.job_id: is of another job, 0x{c.job_id.hex()}; no position belongs to this one"
@@ -67,8 +65,11 @@ def check_commitment(receipt: Receipt, signed: SignedCommitment, role: Role) -> 
         got = getattr(c, name)
         _require(got == value, f"commitment.{name}: is {_shown(got)}, the receipt says {_shown(value)}")
     signer = eip712.recover_commitment(c, signed.signature, receipt.domain)
-    _require(signer == c.operator, f"commitment.signature: signed by {signer}, not by {c.operator}")
-    return f"signed by {c.operator}"
+    _require(
+        keys.is_signer(c.operator, signer, receipt.round.epoch),
+        f"commitment.signature: signed by {signer}, not by {c.operator}{hint(keys)}",
+    )
+    return f"signed by {c.operator}" + (f" with its key {signer}" if signer != c.operator else "")
 
 
 def check_output(receipt: Receipt) -> str:
@@ -96,52 +97,51 @@ def check_leaf(receipt: Receipt, signed: SignedCommitment, leaf: LeafProof, root
     return f"leaf {leaf.index} of {leaf.count} under 0x{root.hex()[:16]}…"
 
 
-def _vrf(receipt: Receipt, alpha: bytes, proof: bytes) -> bytes:
-    """beta, if the scheduler's own key made the proof."""
-    public = receipt.assignment.vrf_public_key
-    beta = vrf.verify(public, alpha, proof)
-    signer = address_of(public)
+def _vrf(receipt: Receipt, keys: Keys, key: bytes, epoch: int, alpha: bytes, proof: bytes) -> bytes:
+    """beta, if the scheduler's key of the epoch made the proof."""
+    beta = vrf.verify(key, alpha, proof)
+    scheduler = receipt.job.scheduler
     _require(
-        signer == receipt.job.scheduler,
-        f"vrf_public_key: belongs to {signer}, not to the scheduler {receipt.job.scheduler}",
+        keys.is_vrf_key(scheduler, key, epoch),
+        f"vrf_public_key: belongs to {address_of(key)}, not to the scheduler {scheduler}{hint(keys)}",
     )
     return beta
 
 
-def address_of(public_key: bytes) -> str:
-    """Checksummed address of a compressed secp256k1 key. Raises ProofError."""
-    try:
-        point = coincurve.PublicKey(public_key).format(compressed=False)
-    except ValueError as error:
-        raise ProofError("vrf_public_key: is not a point of the curve") from error
-    return to_checksum_address(keccak256(point[1:])[12:])
-
-
-def check_worker_draw(receipt: Receipt) -> str:
+def check_worker_draw(receipt: Receipt, keys: Keys = OWN_KEYS) -> str:
     a = receipt.assignment
+    allowed = (receipt.round.epoch - 1, receipt.round.epoch)
+    _require(a.epoch in allowed, f"assignment.epoch: is {a.epoch}, the round's is {receipt.round.epoch}")
+    limit = receipt.terms.max_attempts
+    _require(a.attempt < limit, f"assignment.attempt: is {a.attempt}; the limit is {limit - 1}")
     seed = draw.epoch_seed(receipt.chain_id, receipt.staking, a.epoch)
-    beta = _vrf(receipt, draw.worker_alpha(seed, receipt.job_id, a.attempt), a.proof)
-    drawn = draw.draw_operators(beta, 1, a.stakes, a.excluded)[0]
+    alpha = draw.worker_alpha(seed, receipt.job_id, a.attempt)
+    beta = _vrf(receipt, keys, a.vrf_public_key, a.epoch, alpha, a.proof)
+    drawn = draw.draw_worker(beta, a.stakes)
     operator = receipt.worker.commitment.operator
     _require(drawn == operator, f"worker: the draw gives {drawn}, the job was done by {operator}")
     return f"epoch {a.epoch}, attempt {a.attempt}: {drawn}"
 
 
-def check_verifier_draw(receipt: Receipt) -> str:
+def check_verifier_draw(receipt: Receipt, keys: Keys = OWN_KEYS) -> str:
     d = receipt.verifier_draw
     worker = receipt.worker.commitment.operator
-    _require(worker in d.excluded, f"verifier_draw.excluded: must hold the worker {worker}")
-    beta = _vrf(receipt, draw.verifier_alpha(d.randomness, receipt.job_id), d.proof)
-    eligible = sum(1 for operator, stake in d.stakes if stake and operator not in d.excluded)
-    drawn = draw.draw_operators(beta, min(receipt.job.verifiers, eligible), d.stakes, d.excluded)
+    alpha = draw.verifier_alpha(d.randomness, receipt.job_id)
+    beta = _vrf(receipt, keys, d.vrf_public_key, receipt.round.epoch, alpha, d.proof)
+    count = receipt.job.verifiers + receipt.terms.verifier_spares
+    drawn = draw.draw_verifiers(beta, count, d.stakes, worker)
     got = [entry.signed.commitment.operator for entry in receipt.verifiers]
     _require(bool(got), "verifiers: none; a job has at least 1")
+    _require(
+        len(got) <= receipt.job.verifiers,
+        f"verifiers: are {len(got)}, the job was signed for {receipt.job.verifiers}",
+    )
     strangers = [operator for operator in got if operator not in drawn]
     _require(not strangers, f"verifiers: {', '.join(strangers)} not among the drawn {', '.join(drawn)}")
     _require(len(set(got)) == len(got), "verifiers: one of them appears twice")
     counts = {entry.leaf.count for entry in receipt.verifiers}
     _require(len(counts) == 1, f"verifiers: their leaves are of trees of {_listed(sorted(counts))} leaves")
-    return f"{len(got)} of {receipt.job.verifiers} verifiers took part, from {eligible} eligible operators"
+    return f"{len(got)} of {receipt.job.verifiers} verifiers took part, {len(drawn)} were drawn"
 
 
 def _positions(receipt: Receipt) -> list[int]:
@@ -196,13 +196,18 @@ def _row_shape(spec: ModelSpec | None) -> tuple[Dtype, int]:
     return Dtype(spec.row_dtype), spec.hidden_size
 
 
-def check_verifier(receipt: Receipt, entry: VerifierEntry, spec: ModelSpec | None) -> str:
+def check_verifier(
+    receipt: Receipt, entry: VerifierEntry, spec: ModelSpec | None, keys: Keys = OWN_KEYS
+) -> str:
     v, operator = entry.verdict, entry.signed.commitment.operator
     _require(v.operator == operator, f"verdict.operator: {v.operator} is not the verifier {operator}")
     _require(v.job_id == receipt.job_id, "verdict.job_id: is of another job")
     signer = eip712.recover_verdict(v, receipt.domain)
-    _require(signer == operator, f"verdict.signature: signed by {signer}, not by {operator}")
-    check_commitment(receipt, entry.signed, Role.VERIFIER)
+    _require(
+        keys.is_signer(operator, signer, receipt.round.epoch),
+        f"verdict.signature: signed by {signer}, not by {operator}{hint(keys)}",
+    )
+    check_commitment(receipt, entry.signed, Role.VERIFIER, keys)
     check_leaf(receipt, entry.signed, entry.leaf, receipt.round.verification_root)
     root = entry.opening.parts.token_root
     _require(
@@ -231,6 +236,9 @@ def check_settlement(receipt: Receipt) -> str:
         [entry.verdict.verdict for entry in receipt.verifiers],
         _fee_params(receipt),
     )
+    links = len(place.record.links)
+    due = len(expected.verifiers) + 2
+    _require(links == due, f"settlement.record.links: are {links}, due are {due}")
     for name in ("job_id", "client", "worker", "prompt_tokens", "output_tokens", "outcome", "worker_fee",
                  "verifier_fee", "scheduler_fee", "verifiers", "verdicts"):  # fmt: skip
         got, want = getattr(place.record, name), getattr(expected, name)

@@ -126,7 +126,7 @@ class Client:
         submission, model = self.prepare(prompt, **options)
         timeout = max(submission.job.deadline - time.time(), 1.0)
         call = self.scheduler.submit(codec.submission_to_proto(submission), timeout)
-        result = Stream(self.scheduler, call, submission, self.domain, model.text)
+        result = Stream(self.scheduler, call, submission, self.domain, model.text, self._signs_for)
         return result if stream else result.generation
 
     def prepare(
@@ -256,8 +256,11 @@ class Client:
         if not 1 <= verifiers <= MAX_VERIFIERS:
             raise InvalidRequest(f"verifiers: {verifiers} is outside 1 to {MAX_VERIFIERS}")
 
+    def _signs_for(self, operator: str, signer: str) -> bool:
+        return operator == signer or self.chain.is_signer(operator, signer, self.chain.current_epoch())
+
     def _check_escrow(self, job: Job) -> None:
-        cost = max_job_cost(job, self.addresses.params)
+        cost = max_job_cost(job, self.chain.params)
         escrow = self.chain.escrow(job.client, job.scheduler)
         if escrow < cost:
             raise InsufficientEscrow(

@@ -106,7 +106,9 @@ class Stream:
         submission: codec.Submission,
         domain: eip712.Domain,
         text: TextCodec | None,
+        signers: Callable[[str, str], bool],
     ) -> None:
+        self._signers = signers
         self._scheduler, self._call, self._submission, self._domain = scheduler, call, submission, domain
         self._codec, self._text = text, TextStream(text)
         self.job_id = eip712.job_id(submission.job, domain)
@@ -216,5 +218,5 @@ class Stream:
             if getattr(commitment, name) != value:
                 raise ProofError(f"commitment.{name}: is not what was streamed; do not trust this output")
         signer = eip712.recover_commitment(commitment, signed.signature, self._domain)
-        if signer != self._worker:
+        if not self._signers(self._worker, signer):
             raise ProofError(f"commitment: signed by {signer}, not by the worker {self._worker}")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from verillm.errors import ProofError
 from verillm.sdk.findings import Finding, run_check
-from verillm.sdk.receipt import Receipt
+from verillm.sdk.receipt import Receipt, Terms
 
 if TYPE_CHECKING:
     from verillm.chain import ChainClient
@@ -18,36 +19,42 @@ def check_chain(receipt: Receipt, chain: ChainClient) -> list[Finding]:
 
     Raises ChainError if the endpoint fails; a receipt of another deployment is a failed finding.
     """
-    book = chain.addresses
     home = run_check("chain-deployment", lambda: _deployment(receipt, chain))
     if not home.ok:
         return [home]
     info = chain.round(receipt.round.round_id)
+    params = chain.params_at(info.params_version)
     job, a, d = receipt.job, receipt.assignment, receipt.verifier_draw
     facts: dict[str, list[tuple[str, Any, Any]]] = {
         "chain-round": [
             ("scheduler", job.scheduler, info.scheduler),
             ("model_id", job.model_id, info.model_id),
+            ("round.epoch", receipt.round.epoch, info.epoch),
             ("round.root", receipt.round.root, info.root),
             ("round.leaf.count", receipt.round.leaf.count, info.jobs),
             ("round.verification_root", receipt.round.verification_root, info.verification_root),
             *[("verifiers.leaf.count", entry.leaf.count, info.verifications) for entry in receipt.verifiers],
         ],
         "chain-vrf-key": [
-            ("assignment.vrf_public_key", a.vrf_public_key, chain.vrf_public_key(job.scheduler))
+            ("assignment.vrf_public_key", a.vrf_public_key, chain.vrf_key_at(job.scheduler, a.epoch)),
+            ("verifier_draw.vrf_public_key", d.vrf_public_key, chain.vrf_key_at(job.scheduler, info.epoch)),
         ],
         "chain-randomness": [
-            ("verifier_draw.randomness", d.randomness, chain.randomness(info.verifier_request)),
-            ("position_randomness", receipt.position_randomness, chain.randomness(info.position_request)),
+            ("verifier_draw.randomness", d.randomness, info.verifier_seed),
+            ("position_randomness", receipt.position_randomness, info.position_seed),
         ],
         "chain-stakes": [
             ("assignment.stakes", list(a.stakes), list(map(tuple, chain.stakes(job.model_id, a.epoch)))),
-            ("verifier_draw.stakes", list(d.stakes), list(map(tuple, chain.stakes(job.model_id, d.epoch)))),
+            (
+                "verifier_draw.stakes",
+                list(d.stakes),
+                list(map(tuple, chain.stakes(job.model_id, info.epoch))),
+            ),
         ],
         "chain-settlement": [("settlement.root", receipt.settlement.root, info.settlement_root)],
         "chain-terms": [
-            (f"terms.{name}", getattr(receipt.terms, name), getattr(book.params, name))
-            for name in ("opened_positions", "verifier_fee_bps", "scheduler_fee_bps")
+            (f"terms.{field.name}", getattr(receipt.terms, field.name), getattr(params, field.name))
+            for field in fields(Terms)
         ],
     }
     return [home, *(run_check(name, _equal(pairs)) for name, pairs in facts.items())]

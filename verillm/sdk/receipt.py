@@ -17,11 +17,12 @@ from verillm.types import (
     MAX_VERIFIERS,
     Commitment,
     Job,
+    Link,
     SettlementRecord,
     SignedVerdict,
 )
 
-RECEIPT_VERSION = 1
+RECEIPT_VERSION = 2
 MAX_RECEIPT_BYTES = 256 * 2**20
 MAX_TOKENS = 2**20
 MAX_STAKES = 100_000
@@ -36,14 +37,16 @@ class Terms:
     opened_positions: int
     verifier_fee_bps: int
     scheduler_fee_bps: int
+    max_attempts: int
+    verifier_spares: int
 
 
 @dataclass(frozen=True)
 class Assignment:
     """How the worker was drawn. ``stakes``: the epoch's (operator, token wei) by operator index.
 
-    ``excluded``: operators that failed earlier attempts or did not answer. The VRF key (33 bytes) is the
-    scheduler's own key.
+    ``attempt`` says how many drawn operators failed before. The VRF key (33 bytes) is the
+    scheduler's of that epoch.
     """
 
     epoch: int
@@ -51,19 +54,17 @@ class Assignment:
     vrf_public_key: bytes
     proof: bytes
     stakes: tuple[tuple[str, int], ...]
-    excluded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class VerifierDraw:
-    """How the verifiers were drawn. ``randomness`` (32 bytes) is the round's; ``stakes`` are of ``epoch``;
-    ``excluded``: the worker, and operators that did not answer."""
+    """How the verifiers were drawn. ``randomness`` (32 bytes) is the round's verifier seed; the VRF key and
+    ``stakes`` are those of the round's epoch."""
 
-    epoch: int
     randomness: bytes
+    vrf_public_key: bytes
     proof: bytes
     stakes: tuple[tuple[str, int], ...]
-    excluded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,10 @@ class VerifierEntry:
 @dataclass(frozen=True)
 class RoundPlace:
     """Where the job stands in its round: ``root`` over the workers' commitments, ``verification_root`` over
-    the verifiers'. ``round_id`` is the contract's number."""
+    the verifiers'. ``round_id`` is the contract's number, ``epoch`` that in which it was committed."""
 
     round_id: int
+    epoch: int
     root: bytes
     leaf: LeafProof
     verification_root: bytes
@@ -244,6 +246,7 @@ _RECORD = Record(
     scheduler_fee=_U128,
     verifiers=Items(_ADDRESS, MAX_VERIFIERS),
     verdicts=Items(EnumCode(Verdict), MAX_VERIFIERS),
+    links=Items(Record(Link, previous=_U32, total=_U128), MAX_VERIFIERS + 2),
 )
 _RECEIPT = Record(
     Receipt,
@@ -251,7 +254,14 @@ _RECEIPT = Record(
     chain_id=_U64,
     contract=_ADDRESS,
     staking=_ADDRESS,
-    terms=Record(Terms, opened_positions=_U32, verifier_fee_bps=_U16, scheduler_fee_bps=_U16),
+    terms=Record(
+        Terms,
+        opened_positions=_U16,
+        verifier_fee_bps=_U16,
+        scheduler_fee_bps=_U16,
+        max_attempts=_U16,
+        verifier_spares=_U16,
+    ),
     job=_JOB,
     job_signature=_SIGNATURE,
     job_id=_HASH,
@@ -268,16 +278,14 @@ _RECEIPT = Record(
         vrf_public_key=Hex(33, 33),
         proof=Hex(81, 81),
         stakes=_STAKES,
-        excluded=Items(_ADDRESS, MAX_STAKES),
     ),
-    round=Record(RoundPlace, round_id=_U256, root=_HASH, leaf=_LEAF, verification_root=_HASH),
+    round=Record(RoundPlace, round_id=_U256, epoch=_U64, root=_HASH, leaf=_LEAF, verification_root=_HASH),
     verifier_draw=Record(
         VerifierDraw,
-        epoch=_U64,
         randomness=_HASH,
+        vrf_public_key=Hex(33, 33),
         proof=Hex(81, 81),
         stakes=_STAKES,
-        excluded=Items(_ADDRESS, MAX_STAKES),
     ),
     verifiers=Items(
         Record(VerifierEntry, signed=_SIGNED, leaf=_LEAF, opening=_OPENING, verdict=_VERDICT), MAX_VERIFIERS
