@@ -26,7 +26,6 @@ class Draw:
     operators: tuple[str, ...]
     epoch: int
     proof: bytes
-    excluded: tuple[str, ...]
 
 
 class Directory:
@@ -81,49 +80,32 @@ class Directory:
 
 
 class Assigner:
-    """Draws by stake with the scheduler's VRF key; operators that do not answer are passed over."""
+    """Draws by stake with the scheduler's VRF key. Nobody is left out for being silent: whoever may leave out
+    operators could leave out all but its own."""
 
-    def __init__(self, chain: ChainClient, key: LocalAccount, directory: Directory) -> None:
+    def __init__(self, chain: ChainClient, key: LocalAccount) -> None:
         self._chain = chain
         self._secret = bytes(key.key)
-        self._directory = directory
 
     def pool(self, model_id: bytes) -> tuple[int, Sequence[tuple[str, int]]]:
         """(epoch, stakes of the model's pool in it)."""
         epoch = self._chain.current_epoch()
         return epoch, self._chain.stakes(model_id, epoch)
 
-    def worker(self, model_id: bytes, job_id: bytes, attempt: int, excluded: Collection[str]) -> Draw:
-        """The worker of one attempt. Raises NotEnoughOperators."""
+    def worker(self, model_id: bytes, job_id: bytes, attempt: int) -> Draw:
+        """The worker of one attempt. Raises NotEnoughOperators if nobody has stake."""
         epoch, stakes = self.pool(model_id)
         seed = draw.epoch_seed(self._chain.chain_id, self._chain.addresses.staking, epoch)
-        return self._draw(draw.worker_alpha(seed, job_id, attempt), 1, model_id, epoch, stakes, excluded)
+        proof = vrf.prove(self._secret, draw.worker_alpha(seed, job_id, attempt))
+        return Draw((draw.draw_worker(vrf.beta(proof), stakes),), epoch, proof)
 
     def verifiers(
-        self,
-        model_id: bytes,
-        job_id: bytes,
-        epoch: int,
-        randomness: bytes,
-        count: int,
-        excluded: Collection[str],
+        self, model_id: bytes, job_id: bytes, epoch: int, seed: bytes, count: int, worker: str
     ) -> Draw:
-        """``count`` verifiers of a job; ``randomness`` is the round's first, ``epoch`` that in which it was
-        committed. Raises NotEnoughOperators."""
-        stakes = self._chain.stakes(model_id, epoch)
-        return self._draw(draw.verifier_alpha(randomness, job_id), count, model_id, epoch, stakes, excluded)
+        """Up to ``count`` candidates for a job's verifiers, in draw order.
 
-    def _draw(
-        self,
-        alpha: bytes,
-        count: int,
-        model_id: bytes,
-        epoch: int,
-        stakes: Sequence[tuple[str, int]],
-        excluded: Collection[str],
-    ) -> Draw:
-        proof = vrf.prove(self._secret, alpha)
-        candidates = [operator for operator, stake in stakes if stake and operator not in excluded]
-        barred = set(excluded) | self._directory.dead(candidates, model_id)
-        chosen = draw.draw_operators(vrf.beta(proof), count, stakes, barred)
-        return Draw(tuple(chosen), epoch, proof, tuple(sorted(barred)))
+        ``seed`` is the round's first, ``epoch`` that in which it was committed.
+        """
+        stakes = self._chain.stakes(model_id, epoch)
+        proof = vrf.prove(self._secret, draw.verifier_alpha(seed, job_id))
+        return Draw(tuple(draw.draw_verifiers(vrf.beta(proof), count, stakes, worker)), epoch, proof)

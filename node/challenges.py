@@ -11,7 +11,7 @@ from typing import Protocol
 from node.held import HeldJob
 from node.log import NodeLog
 from verillm.chain import ChainClient
-from verillm.chain.court import CommitmentProof, MatrixRow, TokenFraudProof
+from verillm.chain.proofs import CommitmentProof, MatrixRow, TokenFraudProof
 from verillm.commitment import OutputMatrix, RowOpening, keccak256
 from verillm.comparator.compare import exceeds, row_statistics
 from verillm.comparator.verdict import JobObservation, RowComparison, judge
@@ -145,9 +145,9 @@ class Challenger:
             self._log.warning("challenge_failed", job=job, kind=kind, accused=accused.operator, reason=error)
 
     def _prove(self, evidence: Evidence, fraud: TokenFraud) -> None:
-        """Court.proveTokenFraud: the worker's own row, and the output matrix's rows of both tokens."""
+        """Tribunal.proveTokenFraud: the worker's own row, and the output matrix's rows of both tokens."""
         job = evidence.job
-        if self._chain.voided(job.submission.job.scheduler, job.job_id):
+        if self._chain.voided(evidence.round_id, evidence.worker.leaf.index):
             self._log.info("already_proven", job=job.job_id)
             return
         matrix = self._models[job.submission.job.model_id].output_matrix
@@ -158,8 +158,8 @@ class Challenger:
             if (o.boundary, o.position) == (last, fraud.position)
         )
         self._chain.prove_token_fraud(
+            evidence.round_id,
             TokenFraudProof(
-                round_id=evidence.round_id,
                 worker=evidence.worker.proof,
                 job=job.submission.job,
                 final_row=row,
@@ -167,7 +167,7 @@ class Challenger:
                 token_proof=job.committed.token_proof(fraud.position + 1),
                 claimed=_matrix_row(matrix, fraud.claimed),
                 better=_matrix_row(matrix, fraud.better),
-            )
+            ),
         )
         worker = evidence.worker.operator
         self._log.info("fraud_proven", job=job.job_id, worker=worker, position=fraud.position)

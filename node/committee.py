@@ -15,7 +15,7 @@ from node.store import StoredJob
 from verillm import eip712
 from verillm.commitment.hashing import token_root
 from verillm.constants import Role
-from verillm.errors import NotEnoughOperators, ProofError, VeriLLMError
+from verillm.errors import ProofError, VeriLLMError
 from verillm.manifest import Manifest
 from verillm.rpc import codec
 from verillm.rpc import verillm_pb2 as pb
@@ -111,38 +111,25 @@ class Committee:
         return list(self._pool.map(guarded, items))
 
     def recompute(
-        self, job: RoundJob, epoch: int, randomness: bytes
-    ) -> tuple[Draw | None, list[codec.SignedCommitment]]:
-        """Draw verifiers and collect their commitments.
+        self, job: RoundJob, epoch: int, seed: bytes, spares: int
+    ) -> tuple[Draw, list[codec.SignedCommitment]]:
+        """Draw candidates and collect the commitments of the first that deliver, at most ``job.verifiers``.
 
-        One that fails is excluded and the draw repeated, so the others stay; fewer than asked for take part
-        only if the pool has no more.
+        One that fails is replaced by the next in draw order; ``spares`` of them can fail.
         """
-        model_id = job.job.model_id
-        excluded = {job.operator}
-        done: dict[str, codec.SignedCommitment] = {}
-        drawn: Draw | None = None
-        count = job.job.verifiers
-        while count > 0:
-            try:
-                drawn = self._assigner.verifiers(
-                    model_id, job.job_id, epoch, randomness, count, excluded
-                )
-            except NotEnoughOperators as error:
-                self._log.warning("few_verifiers", job=job.job_id, asked=count, reason=error)
-                count -= 1
-                continue
-            excluded = set(drawn.excluded)
-            todo = [operator for operator in drawn.operators if operator not in done]
-            results = self._each(lambda operator: self._verify(job, operator), todo)
-            for operator, signed in zip(todo, results, strict=True):
-                if signed is None:
-                    excluded.add(operator)
-                else:
-                    done[operator] = signed
-            if all(operator in done for operator in drawn.operators):
-                return drawn, [done[operator] for operator in drawn.operators]
-        return drawn, []
+        wanted = job.job.verifiers
+        drawn = self._assigner.verifiers(
+            job.job.model_id, job.job_id, epoch, seed, wanted + spares, job.operator
+        )
+        waiting = list(drawn.operators)
+        done: list[codec.SignedCommitment] = []
+        while waiting and len(done) < wanted:
+            asked = [waiting.pop(0) for _ in range(min(wanted - len(done), len(waiting)))]
+            results = self._each(lambda operator: self._verify(job, operator), asked)
+            done += [signed for signed in results if signed is not None]
+        if len(done) < wanted:
+            self._log.warning("few_verifiers", job=job.job_id, asked=wanted, found=len(done))
+        return drawn, done
 
     def _verify(self, job: RoundJob, operator: str) -> codec.SignedCommitment:
         worker = job.worker.commitment

@@ -56,8 +56,6 @@ class Intake:
                 f"job.deadline: {job.deadline} is less than {MIN_SECONDS} s away; sign a later deadline"
             )
         job_id = check_submission(submission, self._domain)
-        if self._chain.nonce_used(job.client, job.nonce):
-            raise InvalidRequest(f"job.nonce: {job.nonce} was used by an earlier job of {job.client}")
         cost = max_job_cost(job, self._params)
         escrow = self._chain.escrow(job.client, self._address)
         if escrow < outstanding + cost:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -111,17 +111,10 @@ class Judge:
         if mine is None:
             raise InvalidRequest("verifier_commitments: this operator's own is not among them")
         result, fraud = self._verdict(job, model, worker)
-        verdict = SignedVerdict(
-            job.job_id, result.verdict, result.boundary, result.position, self._key.address
+        verdict = self._held.first_verdict(
+            SignedVerdict(job.job_id, result.verdict, result.boundary, result.position, self._key.address)
         )
-        signed = SignedVerdict(
-            verdict.job_id,
-            verdict.verdict,
-            verdict.boundary,
-            verdict.position,
-            verdict.operator,
-            eip712.sign_verdict(verdict, self._key, self._domain),
-        )
+        signed = replace(verdict, signature=eip712.sign_verdict(verdict, self._key, self._domain))
         self._log.info("verdict", job=job.job_id, verdict=result.verdict.name, reason=result.reason)
         if model.runner.behaviour.accuses:
             others = tuple(p for p in (worker, *verifiers) if p is not mine)
@@ -176,11 +169,11 @@ class Judge:
             raise InvalidRequest(f"round_id: has {len(round_id)} bytes; it must have 32")
         number = int.from_bytes(round_id, "big")
         info = self._chain.round(number)
-        randomness = self._chain.randomness(info.position_request) if info.position_request else None
-        if randomness is None:
-            raise InvalidRequest(f"round_id: round {number} has no randomness for positions yet")
+        if not info.position_block or self._chain.block_number() <= info.position_block:
+            raise InvalidRequest(f"round_id: round {number} has no seed for positions yet")
+        seed = self._chain.position_seed(number)
         rows = job.committed.rows_per_boundary
-        positions = opened_positions(randomness, job.job_id, rows, self._params.opened_positions)
+        positions = opened_positions(seed, job.job_id, rows, self._params.opened_positions)
         return _Round(number, info.root, info.verification_root, positions)
 
     def _check_leaf(self, signed: codec.SignedCommitment, leaf: codec.LeafProof, root: bytes) -> None:

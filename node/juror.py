@@ -1,4 +1,4 @@
-"""Jury duty: watch for disputes whose jury includes me, recompute the row, commit, reveal, resolve."""
+"""Jury duty: watch for disputes, recompute the row, commit, reveal; draw, tally and resolve for everybody."""
 
 from __future__ import annotations
 
@@ -21,13 +21,21 @@ from node.remote import CHANNEL_OPTIONS
 from verillm.chain import ChainClient
 from verillm.chain.court import DisputeInfo, DisputeState
 from verillm.commitment.hashing import token_root
-from verillm.errors import ChainError, ConfigError, ProofError, SchedulerError, VeriLLMError
+from verillm.errors import (
+    ChainError,
+    ConfigError,
+    ProofError,
+    SchedulerError,
+    SeedExpired,
+    VeriLLMError,
+)
 from verillm.rpc import codec
 from verillm.rpc import verillm_pb2 as pb
 from verillm.rpc import verillm_pb2_grpc as rpc
 
 TRANSCRIPT_SECONDS = 20.0
-_SCHEMA = "CREATE TABLE IF NOT EXISTS votes (dispute TEXT PRIMARY KEY, row BLOB, salt BLOB)"
+_SCHEMA = """CREATE TABLE IF NOT EXISTS ballots
+  (dispute TEXT, level INTEGER, row BLOB, salt BLOB, PRIMARY KEY (dispute, level))"""
 
 
 @dataclass(frozen=True)
@@ -39,8 +47,8 @@ class Vote:
 
 
 class VoteStore:
-    """Votes by dispute in one SQLite file. A vote is on disk before its hash goes out, so that a restart
-    between commit and reveal loses nothing."""
+    """Votes by dispute and level in one SQLite file. A vote is on disk before its hash goes out, so that a
+    restart between commit and reveal loses nothing."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,15 +59,17 @@ class VoteStore:
             raise ConfigError(f"--state: {path} is not a usable SQLite file: {error}") from error
         self._lock = threading.Lock()
 
-    def get(self, dispute: int) -> Vote | None:
+    def get(self, dispute: int, level: int) -> Vote | None:
         with self._lock:
-            sql = "SELECT row, salt FROM votes WHERE dispute = ?"
-            found = self._db.execute(sql, (str(dispute),)).fetchone()
+            sql = "SELECT row, salt FROM ballots WHERE dispute = ? AND level = ?"
+            found = self._db.execute(sql, (str(dispute), level)).fetchone()
         return Vote(*found) if found else None
 
-    def put(self, dispute: int, vote: Vote) -> None:
+    def put(self, dispute: int, level: int, vote: Vote) -> None:
         with self._lock:
-            self._db.execute("INSERT INTO votes VALUES (?, ?, ?)", (str(dispute), vote.row, vote.salt))
+            self._db.execute(
+                "INSERT INTO ballots VALUES (?, ?, ?, ?)", (str(dispute), level, vote.row, vote.salt)
+            )
 
     def close(self) -> None:
         with self._lock:
@@ -124,37 +134,49 @@ class Juror:
                 "tribunal", "OpeningDemanded", self._next_block, latest, operator=self._me
             )
             for event in demands:
-                self._answer(event.args)
+                self._answer(event.args["demandId"], event.args["demand"])
             self._next_block = latest + 1
         for dispute_id in sorted(self._open):
             dispute = self._chain.dispute(dispute_id)
-            if dispute.state is DisputeState.RESOLVED:
+            if dispute.state is DisputeState.ENDED:
                 self._open.discard(dispute_id)
-            elif self._me in (*dispute.jurors, dispute.first, dispute.second, dispute.challenger):
+            else:
                 self._advance(dispute_id, dispute, latest)
 
     def _advance(self, dispute_id: int, dispute: DisputeInfo, latest: int) -> None:
-        """The next step of a dispute that concerns me."""
-        if dispute.state is DisputeState.AWAITING_JURY:
-            self._chain.wait_randomness(dispute.randomness_request)
-            self._race(dispute_id, "draw_jury", self._chain.draw_jury)
-            return
-        votes = {juror: self._chain.vote(dispute_id, juror) for juror in dispute.jurors}
-        mine = votes.get(self._me)
-        if mine is not None and not any(mine.commitment):
-            if latest < dispute.commit_deadline:
-                self._commit(dispute_id, dispute)
-            return
-        everybody = all(any(vote.commitment) for vote in votes.values())
-        voting_over = latest > dispute.commit_deadline or everybody
-        if mine is not None and not mine.revealed and voting_over and latest < dispute.reveal_deadline:
-            vote = self._votes.get(dispute_id)
-            if vote is None:
-                raise ConfigError(f"--state: the vote on dispute {dispute_id} was committed but is not here")
-            self._chain.reveal_vote(dispute_id, vote.row, vote.salt)
-            self._log.info("vote_revealed", dispute=dispute_id)
-        elif all(vote.revealed for vote in votes.values()) or latest > dispute.reveal_deadline:
-            self._race(dispute_id, "resolve", self._chain.resolve)
+        """The next step of a dispute, if it is my own or due for anyone."""
+        chain = self._chain
+        match dispute.state:
+            case DisputeState.AWAITING_JURY if latest > dispute.target_block:
+                self._race(dispute_id, "draw_jury", self._draw)
+            case DisputeState.VOTING:
+                self._vote(dispute_id, dispute, latest)
+            case DisputeState.APPEALABLE if latest > dispute.appeal_deadline:
+                self._race(dispute_id, "resolve", chain.resolve)
+            case DisputeState.SETTLING:
+                self._race(dispute_id, "resolve", chain.resolve)
+
+    def _draw(self, dispute_id: int) -> None:
+        try:
+            self._chain.draw_jury(dispute_id)
+        except SeedExpired:
+            self._chain.requeue_jury(dispute_id)
+
+    def _vote(self, dispute_id: int, dispute: DisputeInfo, latest: int) -> None:
+        jury = self._chain.jury(dispute_id, dispute.level)
+        voting_over = latest > dispute.commit_deadline or jury.committed + jury.unable == jury.drawn
+        if self._me in self._chain.jurors(dispute_id, dispute.level):
+            mine = self._chain.vote(dispute_id, dispute.level, self._me)
+            if not any(mine.commitment) and not mine.unable:
+                if latest < dispute.commit_deadline:
+                    self._commit(dispute_id, dispute)
+                return
+            if any(mine.commitment) and not mine.revealed and voting_over:
+                if latest < dispute.reveal_deadline:
+                    self._reveal(dispute_id, dispute.level)
+                return
+        if (voting_over and jury.revealed == jury.committed) or latest > dispute.reveal_deadline:
+            self._race(dispute_id, "tally", self._chain.tally)
 
     def _race(self, dispute_id: int, step: str, send: Callable[[int], object]) -> None:
         try:
@@ -165,12 +187,25 @@ class Juror:
             self._log.info(step, dispute=dispute_id)
 
     def _commit(self, dispute_id: int, dispute: DisputeInfo) -> None:
-        vote = self._votes.get(dispute_id)
+        vote = self._votes.get(dispute_id, dispute.level)
         if vote is None:
-            vote = Vote(self._row(dispute), secrets.token_bytes(32))
-            self._votes.put(dispute_id, vote)
+            try:
+                row = self._row(dispute)
+            except VeriLLMError as error:
+                self._chain.declare_unable(dispute_id)
+                self._log.warning("vote_unable", dispute=dispute_id, job=dispute.job_id, reason=error)
+                return
+            vote = Vote(row, secrets.token_bytes(32))
+            self._votes.put(dispute_id, dispute.level, vote)
         self._chain.commit_vote(dispute_id, vote.row, vote.salt)
         self._log.info("vote_committed", dispute=dispute_id, job=dispute.job_id)
+
+    def _reveal(self, dispute_id: int, level: int) -> None:
+        vote = self._votes.get(dispute_id, level)
+        if vote is None:
+            raise ConfigError(f"--state: the vote on dispute {dispute_id} was committed but is not here")
+        self._chain.reveal_vote(dispute_id, vote.row, vote.salt)
+        self._log.info("vote_revealed", dispute=dispute_id)
 
     def _row(self, dispute: DisputeInfo) -> bytes:
         """My own row at the disputed place. Raises a typed error if I do not have model or transcript."""
@@ -192,12 +227,12 @@ class Juror:
         state = model.runner.call(lambda: engine.prefill(tokens[: dispute.position + 1])).result()
         return state.store.rows(dispute.boundary)[dispute.position].tobytes()
 
-    def _answer(self, demand: Mapping[str, Any]) -> None:
+    def _answer(self, demand_id: int, demand: Mapping[str, Any]) -> None:
         """Publish a demanded row before the deadline, if I still hold the job."""
-        job = self._held.get(demand["jobId"])
+        job = self._held.get(demand["commitment"]["jobId"])
         if job is None:
-            self._log.warning("demand_unknown_job", job=demand["jobId"])
+            self._log.warning("demand_unknown_job", job=demand["commitment"]["jobId"])
             return
         opening = job.committed.open_row(demand["boundary"], demand["position"])
-        self._chain.answer_opening(demand["demandId"], job.committed.parts, opening)
+        self._chain.answer_opening(demand_id, job.committed.parts, opening)
         self._log.info("demand_answered", job=job.job_id, position=demand["position"])

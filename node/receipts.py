@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from node.assignment import Draw
 from node.committee import Judged, RoundJob
 from verillm.chain.addresses import AddressBook
+from verillm.params import Params
 from verillm.rpc import codec
 from verillm.sdk.receipt import (
     Assignment,
@@ -25,9 +26,12 @@ Stakes = Sequence[tuple[str, int]]
 
 @dataclass(frozen=True)
 class RoundFacts:
-    """What all jobs of one round share: its number, roots and the two randomness values (32 bytes each)."""
+    """What all jobs of one round share: its number, epoch, parameters' version, roots and the two random
+    values (32 bytes each)."""
 
     round_id: int
+    epoch: int
+    params_version: int
     root: bytes
     verification_root: bytes
     verifier_randomness: bytes
@@ -36,6 +40,7 @@ class RoundFacts:
 
 def make_receipt(
     book: AddressBook,
+    params: Params,
     vrf_public_key: bytes,
     job: RoundJob,
     worker_opening: codec.Opening,
@@ -50,13 +55,18 @@ def make_receipt(
     settlement_leaf: codec.LeafProof,
 ) -> Receipt:
     """The receipt of a settled job; ``judged`` are the verifiers that gave a verdict, in draw order."""
-    params = book.params
     draw = job.stored.draw
     return Receipt(
         chain_id=book.chain_id,
         contract=book.rounds,
         staking=book.staking,
-        terms=Terms(params.opened_positions, params.verifier_fee_bps, params.scheduler_fee_bps),
+        terms=Terms(
+            params.opened_positions,
+            params.verifier_fee_bps,
+            params.scheduler_fee_bps,
+            params.max_attempts,
+            params.verifier_spares,
+        ),
         job=job.job,
         job_signature=job.submission.signature,
         job_id=job.job_id,
@@ -72,15 +82,13 @@ def make_receipt(
             vrf_public_key=vrf_public_key,
             proof=bytes.fromhex(draw["proof"]),
             stakes=tuple(worker_stakes),
-            excluded=tuple(draw["excluded"]),
         ),
-        round=RoundPlace(facts.round_id, facts.root, worker_leaf, facts.verification_root),
+        round=RoundPlace(facts.round_id, facts.epoch, facts.root, worker_leaf, facts.verification_root),
         verifier_draw=VerifierDraw(
-            epoch=drawn.epoch,
             randomness=facts.verifier_randomness,
+            vrf_public_key=vrf_public_key,
             proof=drawn.proof,
             stakes=tuple(verifier_stakes),
-            excluded=drawn.excluded,
         ),
         verifiers=tuple(
             VerifierEntry(j.member.signed, j.member.leaf, j.opening, j.verdict) for j in judged

@@ -1,4 +1,4 @@
-"""The round loop: commit, draw verifiers, verify, open, judge, settle, claim. One state machine on disk."""
+"""The round loop: commit, draw verifiers, verify, open, judge, settle, pay. One state machine on disk."""
 
 from __future__ import annotations
 
@@ -18,15 +18,19 @@ from node.store import Store
 from node.withheld import demand_openings, slash_withheld
 from verillm import draw, vrf
 from verillm.chain import ChainClient
-from verillm.constants import ROUND_PENDING_LIMIT, Verdict
+from verillm.chain.rounds import JobState
+from verillm.constants import ROUND_PENDING_LIMIT
 from verillm.errors import VeriLLMError
 from verillm.manifest import Manifest
+from verillm.params import Params
+from verillm.settlement import round_lines
 
 RETRY_SECONDS = 5.0
 """Pause before a stage that failed (a dead RPC endpoint, say) is tried again."""
 HOLD_SECONDS = 2.0
 """Pause between two looks at jobs that a challenge holds."""
 VOIDED = "voided: a challenge succeeded, so the client keeps its money"
+REFUTED = "refuted: the round's settlement was proven wrong, so every client keeps its money"
 
 
 class RoundLoop:
@@ -42,6 +46,7 @@ class RoundLoop:
         interval: float,
         log: NodeLog,
     ) -> None:
+        self._address = key.address
         self._vrf_key = vrf.public_key(bytes(key.key))
         self._chain = chain
         self._manifests = manifests
@@ -56,7 +61,7 @@ class RoundLoop:
             "commit": self._commit,
             "verify": self._verify,
             "settle": self._settle,
-            "claim": self._claim,
+            "pay": self._pay,
         }
 
     def start(self) -> None:
@@ -114,25 +119,37 @@ class RoundLoop:
     def _view(self, state: RoundState) -> RoundView:
         found = [self._store.job(bytes.fromhex(job_id)) for job_id in state.jobs]
         jobs = [RoundJob(job) for job in found if job is not None]
-        return RoundView(state, jobs, self._chain.domain, self._chain.params)
+        return RoundView(state, jobs, self._chain.domain, self._params(state))
+
+    def _params(self, state: RoundState) -> Params:
+        """Of the version under which the round began."""
+        if not state.round_id:
+            return self._chain.params
+        return self._chain.params_at(self._chain.round(state.round_id).params_version)
 
     # Stages: each returns the name of the next. What a transaction rests on is saved before it is sent, and a
     # stage whose transaction already went through moves on.
 
     def _commit(self, key: int, state: RoundState) -> str:
         root = self._view(state).worker_tree.root
-        state.round_id = self._chain.commit_round(bytes.fromhex(state.model_id), root, len(state.jobs))
+        if state.from_block:  # an earlier try may have got through before the process died
+            state.round_id = posted_round(self._chain, self._address, state.from_block, root)
+        if not state.round_id:
+            state.from_block = self._chain.block_number()
+            self._save(key, state)
+            state.round_id = self._chain.commit_round(bytes.fromhex(state.model_id), root, len(state.jobs))
         self._log.info("round_committed", round=state.round_id, jobs=len(state.jobs), root=root)
         return "verify"
 
     def _verify(self, key: int, state: RoundState) -> str:
         info = self._chain.round(state.round_id)
-        if info.position_request:
+        if info.position_block:
             return "settle"
-        randomness = self._chain.wait_randomness(info.verifier_request)
+        seed = self._chain.verifier_seed(state.round_id)
+        spares = self._chain.params_at(info.params_version).verifier_spares
         jobs = self._view(state).jobs
         results = self._pool.map(
-            lambda job: self._committee.recompute(job, info.epoch, randomness), jobs
+            lambda job: self._committee.recompute(job, info.epoch, seed, spares), jobs
         )
         for job, (drawn, signed) in zip(jobs, results, strict=True):
             state.keep_draw(job.job_id, drawn, signed)
@@ -145,50 +162,72 @@ class RoundLoop:
     def _settle(self, key: int, state: RoundState) -> str:
         info = self._chain.round(state.round_id)
         if info.final_block:
-            return "claim"
+            return "pay"
         facts = RoundFacts(
             state.round_id,
+            info.epoch,
+            info.params_version,
             info.root,
             info.verification_root,
-            self._chain.wait_randomness(info.verifier_request),
-            self._chain.wait_randomness(info.position_request),
+            info.verifier_seed,
+            self._chain.position_seed(state.round_id),
         )
         view = self._view(state)
         indices = range(len(view.jobs))
         findings = list(self._pool.map(lambda i: self._judge(state, view, i, facts), indices))
         for job, found in zip(view.jobs, findings, strict=True):
-            state.verdicts[job.job_id.hex()] = [
-                [j.member.operator, int(j.verdict.verdict)] for j in found.judged
-            ]
+            state.keep_verdicts(job.job_id, [j.verdict for j in found.judged])
         self._save(key, state)
         for i, found in enumerate(findings):
             self._keep_receipt(state, view, i, found, facts)
-        total = sum(record.client_pays for record in view.records)
-        self._chain.settle_round(state.round_id, view.settlement_tree.root, total)
+        debits, credits = round_lines(view.records)
+        self._chain.settle_round(state.round_id, view.settlement_tree.root, debits, credits)
         for i, found in enumerate(findings):
             job, record = view.jobs[i], view.records[i]
             self._store.set_state(job.job_id, "settled")
             self._log.info("settled", job=job.job_id, outcome=record.outcome.name, paid=record.client_pays)
             parties = [Member(job.worker, view.worker_leaf(i)), *view.members[job.job_id]]
             silent = [party for party in parties if party.operator in found.withheld]
-            demand_openings(self._chain, state, silent, self._positions(job, facts)[0], self._log)
-        return "claim"
+            demand_openings(self._chain, state, job.job, silent, self._positions(job, facts)[0], self._log)
+        return "pay"
 
-    def _claim(self, key: int, state: RoundState) -> str:
-        if not self._chain.wait_claimable(state.round_id, self._stop):
-            return "claim"
+    def _pay(self, key: int, state: RoundState) -> str:
+        """Once the window has passed and no challenge holds the round: deduct void jobs, and pay the rest."""
+        if not self._chain.wait_final(state.round_id, self._stop):
+            return "pay"
         slash_withheld(self._chain, state, self._log)
+        info = self._chain.round(state.round_id)
+        if self._chain.held(state.round_id) and not info.closed:
+            self._stop.wait(HOLD_SECONDS)
+            return "pay"
         view = self._view(state)
-        done = [self._finish(state, view, i) for i in range(len(view.jobs))]
-        if all(done) and not state.demands:
-            return "done"
-        self._stop.wait(HOLD_SECONDS)
-        return "claim"
+        if self._chain.pending(state.round_id).refuted:
+            return self._refund(state, view)
+        for i in range(len(view.jobs)):
+            if self._chain.job_state(state.round_id, i) is JobState.VOIDED:
+                proof = view.settlement_leaf(i).proof
+                self._chain.deduct_job(state.round_id, i, view.records[i], proof)
+                self._log.info("deducted", job=view.jobs[i].job_id)
+        if not info.closed:
+            self._chain.pay_round(state.round_id)
+        for i, job in enumerate(view.jobs):
+            void = self._chain.voided(state.round_id, i)
+            self._store.set_state(job.job_id, "final", VOIDED if void else "")
+            self._log.info("void" if void else "paid", job=job.job_id, paid=view.records[i].client_pays)
+        return "done"
+
+    def _refund(self, state: RoundState, view: RoundView) -> str:
+        if not self._chain.round(state.round_id).closed:
+            self._chain.refund_round(state.round_id)
+        for job in view.jobs:
+            self._log.warning("refuted", job=job.job_id, round=state.round_id)
+            self._store.set_state(job.job_id, "final", REFUTED)
+        return "done"
 
     # Parts
 
     def _positions(self, job: RoundJob, facts: RoundFacts) -> list[int]:
-        count = self._chain.params.opened_positions
+        count = self._chain.params_at(facts.params_version).opened_positions
         return draw.opened_positions(facts.position_randomness, job.job_id, job.rows, count)
 
     def _judge(self, state: RoundState, view: RoundView, index: int, facts: RoundFacts) -> Findings:
@@ -203,13 +242,14 @@ class RoundLoop:
     def _keep_receipt(
         self, state: RoundState, view: RoundView, index: int, found: Findings, facts: RoundFacts
     ) -> None:
-        """Save the job's receipt, unless nobody could verify or the worker withheld its rows."""
+        """Save the job's receipt, unless nobody verified or the worker withheld its rows."""
         job = view.jobs[index]
-        drawn = state.draw_of(job.job_id)
-        if drawn is None or found.worker_opening is None:
+        if not found.judged or found.worker_opening is None:
             return
+        drawn = state.draw_of(job.job_id)
         receipt = make_receipt(
             self._chain.addresses,
+            self._chain.params_at(facts.params_version),
             self._vrf_key,
             job,
             found.worker_opening,
@@ -225,21 +265,13 @@ class RoundLoop:
         )
         self._store.set_receipt(job.job_id, receipt.to_json())
 
-    def _finish(self, state: RoundState, view: RoundView, index: int) -> bool:
-        """Claim an accepted record unless a challenge voided it. False while a challenge holds the job."""
-        job, record = view.jobs[index], view.records[index]
-        stored = self._store.job(job.job_id)
-        if stored is not None and stored.state == "final":
-            return True
-        if self._chain.voided(job.job.scheduler, job.job_id):
-            self._log.info("voided", job=job.job_id)
-            self._store.set_state(job.job_id, "final", VOIDED)
-            return True
-        if self._chain.held(job.job.scheduler, job.job_id):
-            return False
-        if record.outcome is Verdict.ACCEPT and not self._chain.claimed(job.job_id):
-            proof = view.settlement_leaf(index).proof
-            self._chain.claim(state.round_id, index, record, proof, job.job, job.submission.signature)
-            self._log.info("claimed", job=job.job_id, paid=record.client_pays)
-        self._store.set_state(job.job_id, "final")
-        return True
+
+def posted_round(chain: ChainClient, scheduler: str, from_block: int, root: bytes) -> int:
+    """Id of the scheduler's round with these commitments, 0 if there is none since ``from_block``.
+
+    A job that stands in two rounds costs the scheduler its stake, so nothing is posted twice.
+    """
+    for event in chain.events("rounds", "RoundCommitted", from_block, scheduler=scheduler):
+        if event.args["round"]["commitRoot"] == root:
+            return int(event.args["roundId"])
+    return 0

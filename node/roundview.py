@@ -11,48 +11,48 @@ from node.assignment import Draw
 from node.committee import Member, RoundJob
 from verillm import eip712
 from verillm.commitment import MerkleTree
-from verillm.constants import Verdict
 from verillm.params import Params
 from verillm.rpc import codec
 from verillm.rpc import verillm_pb2 as pb
-from verillm.settlement import make_record, record_leaf, round_leaf
-from verillm.types import SettlementRecord
+from verillm.settlement import link_records, make_record, record_leaf, round_leaf
+from verillm.types import SettlementRecord, SignedVerdict
 
 
 @dataclass
 class RoundState:
     """What is saved before and after each transaction; bytes are hex. By job id: ``draws`` (see ``Draw``),
-    ``verified`` (its verifiers' serialised commitments) and ``verdicts`` ([operator, verdict] each).
-    ``demands`` are [demand id, first block after its deadline]."""
+    ``verified`` (its verifiers' serialised commitments) and ``verdicts`` (serialised too).
+    ``from_block`` is that of the first try to post the round. ``demands`` are [demand id, first block after
+    its deadline]."""
 
     model_id: str
     jobs: list[str]
     stage: str = "commit"
     round_id: int = 0
+    from_block: int = 0
     draws: dict[str, dict[str, Any]] = field(default_factory=dict)
     verified: dict[str, list[str]] = field(default_factory=dict)
-    verdicts: dict[str, list[list[Any]]] = field(default_factory=dict)
+    verdicts: dict[str, list[str]] = field(default_factory=dict)
     demands: list[list[int]] = field(default_factory=list)
 
-    def keep_draw(self, job_id: bytes, drawn: Draw | None, signed: Sequence[codec.SignedCommitment]) -> None:
+    def keep_draw(self, job_id: bytes, drawn: Draw, signed: Sequence[codec.SignedCommitment]) -> None:
         """Remember a job's verifiers: how they were drawn and what they committed to."""
         key = job_id.hex()
-        if drawn is not None:
-            self.draws[key] = {
-                "operators": list(drawn.operators),
-                "epoch": drawn.epoch,
-                "proof": drawn.proof.hex(),
-                "excluded": list(drawn.excluded),
-            }
+        self.draws[key] = {
+            "operators": list(drawn.operators),
+            "epoch": drawn.epoch,
+            "proof": drawn.proof.hex(),
+        }
         self.verified[key] = [codec.commitment_to_proto(s).SerializeToString().hex() for s in signed]
 
-    def draw_of(self, job_id: bytes) -> Draw | None:
-        """How a job's verifiers were drawn; None if nobody could be."""
-        saved = self.draws.get(job_id.hex())
-        if saved is None:
-            return None
-        proof = bytes.fromhex(saved["proof"])
-        return Draw(tuple(saved["operators"]), saved["epoch"], proof, tuple(saved["excluded"]))
+    def keep_verdicts(self, job_id: bytes, verdicts: Sequence[SignedVerdict]) -> None:
+        """Remember what a job's verifiers signed."""
+        self.verdicts[job_id.hex()] = [codec.verdict_to_proto(v).SerializeToString().hex() for v in verdicts]
+
+    def draw_of(self, job_id: bytes) -> Draw:
+        """How a job's verifiers were drawn."""
+        saved = self.draws[job_id.hex()]
+        return Draw(tuple(saved["operators"]), saved["epoch"], bytes.fromhex(saved["proof"]))
 
 
 class RoundView:
@@ -101,23 +101,28 @@ class RoundView:
             members[job_id].append(Member(commitment, leaf))
         return members
 
+    def verdicts(self, job_id: bytes) -> list[SignedVerdict]:
+        """What a job's verifiers signed, in draw order."""
+        saved = self._state.verdicts[job_id.hex()]
+        return [codec.verdict_from_proto(pb.Verdict.FromString(bytes.fromhex(text))) for text in saved]
+
     @cached_property
     def records(self) -> list[SettlementRecord]:
-        """One record per job, in order."""
-        verdicts = [self._state.verdicts[job.job_id.hex()] for job in self.jobs]
-        return [
+        """One record per job, in order, with its links."""
+        records = [
             make_record(
                 job.job,
                 job.job_id,
                 job.operator,
                 job.worker.commitment.prompt_tokens,
                 job.worker.commitment.output_tokens,
-                [operator for operator, _ in given],
-                [Verdict(value) for _, value in given],
+                [verdict.operator for verdict in self.verdicts(job.job_id)],
+                [verdict.verdict for verdict in self.verdicts(job.job_id)],
                 self._params,
             )
-            for job, given in zip(self.jobs, verdicts, strict=True)
+            for job in self.jobs
         ]
+        return link_records(records)
 
     @cached_property
     def settlement_tree(self) -> MerkleTree:

@@ -26,9 +26,6 @@ from verillm.rpc import codec
 from verillm.rpc import verillm_pb2 as pb
 from verillm.rpc import verillm_pb2_grpc as rpc
 
-MAX_ATTEMPTS = 5
-"""Workers tried before a job fails."""
-
 
 class SchedulerService(rpc.SchedulerServicer):
     """One scheduler. Jobs run to their end even if the client's stream breaks; ``Status`` tells how."""
@@ -42,6 +39,7 @@ class SchedulerService(rpc.SchedulerServicer):
         directory: Directory,
         assigner: Assigner,
         intake: Intake,
+        max_attempts: int,
         log: NodeLog,
     ) -> None:
         self._key = key
@@ -51,6 +49,7 @@ class SchedulerService(rpc.SchedulerServicer):
         self._directory = directory
         self._assigner = assigner
         self._intake = intake
+        self._max_attempts = max_attempts
         self._log = log
         self._taking = threading.Lock()
 
@@ -123,7 +122,6 @@ class SchedulerService(rpc.SchedulerServicer):
                     "epoch": drawn.epoch,
                     "attempt": attempt,
                     "proof": drawn.proof.hex(),
-                    "excluded": list(drawn.excluded),
                     "generation_seconds": result.seconds,
                     "prefill_seconds": result.prefill_seconds,
                 },
@@ -150,15 +148,20 @@ class SchedulerService(rpc.SchedulerServicer):
         submission: codec.Submission,
         events: queue.SimpleQueue[pb.JobEvent | None],
     ) -> tuple[TaskResult, int, Draw]:
-        """Try drawn workers in turn until one commits. Raises SchedulerError or NotEnoughOperators."""
+        """Try the worker drawn for each attempt in turn until one commits. Raises SchedulerError or
+        NotEnoughOperators."""
         job = submission.job
         failed: set[str] = set()
         reason = ""
-        for attempt in range(MAX_ATTEMPTS):
+        for attempt in range(self._max_attempts):
             if time.time() >= job.deadline:
                 raise SchedulerError(f"job.deadline: passed after {attempt} attempts; {reason}")
-            drawn = self._assigner.worker(job.model_id, job_id, attempt, failed)
+            drawn = self._assigner.worker(job.model_id, job_id, attempt)
             operator = drawn.operators[0]
+            if operator in failed or self._directory.dead([operator], job.model_id):
+                reason = reason or f"worker {operator}: does not answer"
+                self._log.info("attempt_skipped", job=job_id, worker=operator, attempt=attempt)
+                continue
             self._log.info("assigned", job=job_id, worker=operator, attempt=attempt)
             events.put(
                 pb.JobEvent(assigned=pb.Assigned(worker=bytes.fromhex(operator[2:]), attempt=attempt))
@@ -183,7 +186,7 @@ class SchedulerService(rpc.SchedulerServicer):
                 reason = str(error)
                 self._log.warning("attempt_failed", job=job_id, worker=operator, reason=reason)
                 failed.add(operator)
-        raise SchedulerError(f"workers: {MAX_ATTEMPTS} workers failed one after another; the last: {reason}")
+        raise SchedulerError(f"workers: none of {self._max_attempts} drawn did the job; the last: {reason}")
 
     def _relay(
         self,

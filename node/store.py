@@ -28,7 +28,7 @@ OPEN_STATES = ("running", "committed", "verifying", "settled")
 
 @dataclass
 class StoredJob:
-    """One job. ``draw`` says how the worker was drawn: epoch, attempt, VRF proof (hex), excluded."""
+    """One job. ``draw`` says how the worker was drawn: epoch, attempt, VRF proof (hex)."""
 
     job_id: bytes
     state: str
@@ -108,6 +108,10 @@ class Store:
     def open_rounds(self) -> list[tuple[int, dict[str, Any]]]:
         rows = self._run("SELECT id, state FROM rounds WHERE done = 0 ORDER BY id")
         return [(int(r[0]), json.loads(r[1])) for r in rows]
+
+    def rounds(self) -> list[dict[str, Any]]:
+        """All rounds, newest first."""
+        return [json.loads(r[0]) for r in self._run("SELECT state FROM rounds ORDER BY id DESC")]
 
     def close(self) -> None:
         with self._lock:

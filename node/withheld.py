@@ -8,16 +8,17 @@ from node.committee import Member
 from node.log import NodeLog
 from node.roundview import RoundState
 from verillm.chain import ChainClient
-from verillm.chain.court import CommitmentProof
+from verillm.chain.proofs import CommitmentProof
 from verillm.commitment import JobRootParts
 from verillm.errors import ChainError
+from verillm.types import Job
 
 NO_PARTS = JobRootParts(bytes(32), 0, bytes(32))
 """A demand needs only the signed commitment; the parts of the root are what its owner withholds."""
 
 
 def demand_openings(
-    chain: ChainClient, state: RoundState, parties: Sequence[Member], position: int, log: NodeLog
+    chain: ChainClient, state: RoundState, job: Job, parties: Sequence[Member], position: int, log: NodeLog
 ) -> None:
     """Demand the row at boundary 0 and ``position`` from each party; each costs a bond until it ends."""
     for party in parties:
@@ -25,7 +26,7 @@ def demand_openings(
         proof = CommitmentProof(signed.commitment, signed.signature, leaf.index, leaf.proof, NO_PARTS)
         job_id = signed.commitment.job_id
         try:
-            demand = chain.demand_opening(state.round_id, proof, 0, position)
+            demand = chain.demand_opening(state.round_id, proof, job, 0, position)
         except ChainError as error:
             log.warning("demand_refused", job=job_id, party=party.operator, reason=error)
             continue
@@ -35,12 +36,12 @@ def demand_openings(
 
 
 def slash_withheld(chain: ChainClient, state: RoundState, log: NodeLog) -> None:
-    """Slash where a demand's deadline passed. A demand that was answered is gone, which the court says."""
+    """Slash where a demand's deadline passed; forget demands that have ended."""
     block = chain.block_number()
-    for demand, deadline in [d for d in state.demands if d[1] <= block]:
-        try:
+    for demand, deadline in list(state.demands):
+        if not chain.opening_demanded(demand):
+            state.demands.remove([demand, deadline])
+        elif deadline <= block:
             chain.slash_withheld(demand)
             log.info("withheld_slashed", demand=demand)
-        except ChainError as error:
-            log.info("demand_over", demand=demand, reason=error)
-        state.demands.remove([demand, deadline])
+            state.demands.remove([demand, deadline])

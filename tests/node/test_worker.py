@@ -42,7 +42,7 @@ LOG = NodeLog("test")
 
 @dataclass
 class FakeChain:
-    """Round 1, and its second randomness once it is set."""
+    """Round 1, whose seed for positions comes with block 2 once ``value`` is set."""
 
     root: bytes = bytes(32)
     verification_root: bytes = bytes(32)
@@ -50,10 +50,13 @@ class FakeChain:
 
     def round(self, round_id: int) -> SimpleNamespace:
         assert round_id == 1
-        return SimpleNamespace(root=self.root, verification_root=self.verification_root, position_request=2)
+        return SimpleNamespace(root=self.root, verification_root=self.verification_root, position_block=2)
 
-    def randomness(self, request_id: int) -> bytes | None:
-        assert request_id == 2
+    def block_number(self) -> int:
+        return 2 if self.value is None else 3
+
+    def position_seed(self, round_id: int) -> bytes | None:
+        assert round_id == 1
         return self.value
 
 
@@ -185,8 +188,15 @@ def test_rows_are_opened_only_where_the_randomness_says(chain, start, tiny_manif
         job.open(0)
     chain.value = None
     job.leaves[0] = codec.LeafProof(0, 1, ())
-    with pytest.raises(WorkerFailed, match="no randomness"):
+    with pytest.raises(WorkerFailed, match="no seed"):
         job.open(0)
+
+
+def test_a_verifier_never_signs_two_verdicts_on_one_job(chain, start, tiny_manifest):
+    job = Settled(chain, make_submission(tiny_manifest.model_id), start(1), [start(2)])
+    first = job.judge(1)
+    job.nodes[1].runner.behaviour.accuses = False  # from now on it would accept anything
+    assert job.judge(1) == first
 
 
 def test_forged_text_is_rejected_with_a_token_that_proves_it(chain, start, tiny_manifest):
