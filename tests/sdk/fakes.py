@@ -13,6 +13,7 @@ from tests.sdk.parties import DOMAIN, OPERATORS, SCHEDULER
 from verillm import eip712
 from verillm.chain import AddressBook
 from verillm.constants import FinishReason, Role
+from verillm.params import load_params
 from verillm.rpc import codec
 from verillm.rpc import verillm_pb2 as pb
 from verillm.rpc import verillm_pb2_grpc as rpc
@@ -102,6 +103,15 @@ class FakeChain:
     balances: int = 10**18
     escrows: int = 10**18
     deposits: list[tuple[str, int]] = field(default_factory=list)
+    keys: set[tuple[str, str]] = field(default_factory=set)
+    """(operator, signer) that ``Staking`` knows."""
+    params = load_params("devnet")
+
+    def current_epoch(self) -> int:
+        return 3
+
+    def is_signer(self, operator: str, signer: str, epoch: int) -> bool:
+        return (operator, signer) in self.keys
 
     def escrow(self, client: str, scheduler: str) -> int:
         return self.escrows

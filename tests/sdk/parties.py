@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
-import coincurve
 from eth_account import Account
 
 from verillm import draw, eip712, vrf
@@ -23,7 +22,7 @@ from verillm.sdk.receipt import (
     VerifierDraw,
     VerifierEntry,
 )
-from verillm.settlement import make_record, record_leaf, round_leaf
+from verillm.settlement import link_records, make_record, record_leaf, round_leaf
 from verillm.types import Commitment, Job, SignedVerdict
 
 PARAMS = load_params("devnet")
@@ -71,13 +70,14 @@ def run_job(
     output, finish = tuple(state.output), state.finish_reason
     assert finish is not None
     secret = bytes(SCHEDULER.key)
+    public = vrf.public_key(secret)
     epoch = 3
     seed = draw.epoch_seed(DOMAIN.chain_id, STAKING, epoch)
     proof = vrf.prove(secret, draw.worker_alpha(seed, job_id, 0))
-    worker = draw.draw_operators(vrf.beta(proof), 1, STAKES)[0]
+    worker = draw.draw_worker(vrf.beta(proof), STAKES)
     signed, committed = _commit(state.store, manifest, job_id, Role.WORKER, worker, prompt, output, finish)
     verifier_proof = vrf.prove(secret, draw.verifier_alpha(RANDOMNESS[0], job_id))
-    chosen = draw.draw_operators(vrf.beta(verifier_proof), job.verifiers, STAKES, {worker})
+    chosen = draw.draw_verifiers(vrf.beta(verifier_proof), job.verifiers, STAKES, worker)
     own = engine.prefill([*prompt, *output[:-1]]).store
     checks = [_commit(own, manifest, job_id, Role.VERIFIER, v, prompt, output, finish) for v in chosen]
     root, places = _round([signed])
@@ -91,12 +91,13 @@ def run_job(
     )
     verdicts = [entry.verdict.verdict for entry in entries]
     record = make_record(job, job_id, worker, len(prompt), len(output), chosen, verdicts, PARAMS)
+    (record,) = link_records([record])
     tree = MerkleTree([record_leaf(record), PADDING])
     return Receipt(
         chain_id=DOMAIN.chain_id,
         contract=DOMAIN.contract,
         staking=STAKING,
-        terms=Terms(PARAMS.opened_positions, PARAMS.verifier_fee_bps, PARAMS.scheduler_fee_bps),
+        terms=Terms(**{field.name: getattr(PARAMS, field.name) for field in fields(Terms)}),
         job=job,
         job_signature=eip712.sign_job(job, CLIENT, DOMAIN),
         job_id=job_id,
@@ -106,9 +107,9 @@ def run_job(
         finish_reason=finish,
         worker=signed,
         worker_opening=_open(signed, committed, positions),
-        assignment=Assignment(epoch, 0, coincurve.PrivateKey(secret).public_key.format(), proof, STAKES, ()),
-        round=RoundPlace(7, root, places[0], verification_root),
-        verifier_draw=VerifierDraw(epoch, RANDOMNESS[0], verifier_proof, STAKES, (worker,)),
+        assignment=Assignment(epoch, 0, public, proof, STAKES),
+        round=RoundPlace(7, epoch, root, places[0], verification_root),
+        verifier_draw=VerifierDraw(RANDOMNESS[0], public, verifier_proof, STAKES),
         verifiers=entries,
         position_randomness=RANDOMNESS[1],
         settlement=SettlementPlace(record, tree.root, LeafProof(0, 2, tree.proof(0))),

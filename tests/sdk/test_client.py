@@ -158,7 +158,9 @@ def test_other_output_after_a_move_resets(
     assert shown == second
 
 
-def test_commitments_that_do_not_fit_are_refused(scheduler: FakeScheduler, connected: Client) -> None:
+def test_commitments_that_do_not_fit_are_refused(
+    scheduler: FakeScheduler, connected: Client, chain: FakeChain
+) -> None:
     def script(count, signer):  # type: ignore[no-untyped-def]
         def run(submission):  # type: ignore[no-untyped-def]
             yield assigned(WORKER, 0)
@@ -173,6 +175,8 @@ def test_commitments_that_do_not_fit_are_refused(scheduler: FakeScheduler, conne
     scheduler.script = script(5, SECOND)
     with pytest.raises(ProofError, match="signed by"):
         connected.generate([1], max_tokens=8)
+    chain.keys.add((WORKER, SECOND))  # the chain knows it as the worker's hot key
+    assert connected.generate([1], max_tokens=8).worker == WORKER
 
 
 def test_streams_that_fail(scheduler: FakeScheduler, connected: Client) -> None:

@@ -15,7 +15,7 @@ from verillm.chain import AddressBook, ChainClient
 from verillm.chain.devnet import account, start_anvil
 from verillm.cli.main import main
 from verillm.errors import ChainError
-from verillm.params import load_params
+from verillm.params import Params, load_params
 from verillm.sdk import Client
 from verillm.sdk.keys import KEY_VARIABLE
 from verillm.sdk.onchain import check_chain
@@ -27,9 +27,7 @@ class HonestChain:
 
     def __init__(self, receipt: Receipt) -> None:
         self.receipt, self.chain_id = receipt, receipt.chain_id
-        self.addresses = SimpleNamespace(
-            rounds=receipt.contract, staking=STAKING, params=load_params("devnet")
-        )
+        self.addresses = SimpleNamespace(rounds=receipt.contract, staking=STAKING)
 
     def round(self, round_id: int) -> SimpleNamespace:
         r = self.receipt
@@ -38,21 +36,23 @@ class HonestChain:
             model_id=r.job.model_id,
             jobs=r.round.leaf.count,
             verifications=r.verifiers[0].leaf.count,
-            verifier_request=1,
-            position_request=2,
+            epoch=r.round.epoch,
+            params_version=3,
+            verifier_seed=r.verifier_draw.randomness,
+            position_seed=r.position_randomness,
             root=r.round.root,
             verification_root=r.round.verification_root,
             settlement_root=r.settlement.root,
         )
 
-    def randomness(self, request: int) -> bytes:
-        r = self.receipt
-        return r.verifier_draw.randomness if request == 1 else r.position_randomness
+    def params_at(self, version: int) -> Params:
+        assert version == 3
+        return load_params("devnet")
 
     def stakes(self, model_id: bytes, epoch: int) -> list[list[object]]:
         return [list(pair) for pair in self.receipt.assignment.stakes]
 
-    def vrf_public_key(self, scheduler: str) -> bytes:
+    def vrf_key_at(self, scheduler: str, epoch: int) -> bytes:
         return self.receipt.assignment.vrf_public_key
 
 
@@ -86,8 +86,15 @@ def test_deploy_deposit_and_wrong_chain_on_anvil(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(KEY_VARIABLE, account(0).key.hex())
     with start_anvil() as devnet:
-        assert main(["deploy", "--rpc", devnet.rpc_url, "--out", "book.json"]) == 0
-        book = AddressBook.read("book.json")
+        assert main(["deploy", "--rpc", devnet.rpc_url, "--dry-run"]) == 0
+        plan = capsys.readouterr().out
+        assert main(["deploy", "--rpc", devnet.rpc_url, "--dir", "books"]) == 0
+        book = AddressBook.read("books/31337.json")
+        assert f"Inquiry            {book.inquiry}" in plan
+        assert "12 transactions" in plan
+        capsys.readouterr()
+        assert main(["deploy", "--rpc", devnet.rpc_url, "--dir", "books"]) == 2
+        assert "books/31337.json exists" in capsys.readouterr().err
         owner = ChainClient(devnet.rpc_url, book, account(0))
         owner.transfer_eth(CLIENT.address, 10**18)
         owner.mint_test_token(CLIENT.address, 3 * 10**18)
@@ -99,7 +106,7 @@ def test_deploy_deposit_and_wrong_chain_on_anvil(
                 status = client.status()
             assert (status.balance, status.escrow) == (2 * 10**18, 10**18)
             assert status.scheduler == SCHEDULER.address
-            flags = ["--rpc", devnet.rpc_url, "--scheduler", target, "--address-book", "book.json"]
+            flags = ["--rpc", devnet.rpc_url, "--scheduler", target, "--address-book", "books/31337.json"]
             monkeypatch.setenv(KEY_VARIABLE, CLIENT.key.hex())
             capsys.readouterr()
             assert main(["deposit", "0.5", "--json", *flags]) == 0

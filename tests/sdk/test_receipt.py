@@ -5,16 +5,22 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sdk.parties import OPERATORS
+from verillm import eip712
 from verillm.errors import ConfigError, EncodingError
+from verillm.manifest import Manifest
 from verillm.sdk.findings import Report
+from verillm.sdk.keychain import OWN_KEYS, Keys
 from verillm.sdk.receipt import Receipt
 from verillm.sdk.verify import check_receipt
+from verillm.types import ModelSpec
 
 Path = tuple[Any, ...]
 
@@ -57,7 +63,10 @@ def shape(path: Path) -> Path:
 
 UNBOUND = {
     ("round", "round_id"),  # only the chain knows a round's number
-    ("verifier_draw", "epoch"),  # its stakes are checked, the chain says whether they are of this epoch
+    ("round", "epoch"),  # the worker's may be the one before; the chain knows
+    ("terms", "max_attempts"),  # limits that bind only whom they refuse; the chain knows them
+    ("terms", "verifier_spares"),
+    ("verifier_draw", "stakes"),  # with the spares all of the five operators are drawn, whatever their stakes
 }
 
 
@@ -82,6 +91,62 @@ def test_every_field_is_bound(honest: Receipt, sdk_manifest) -> None:  # type: i
         if Report(tuple(check_receipt(receipt, sdk_manifest.spec))).ok:
             unnoticed.add(field)
     assert unnoticed == UNBOUND
+
+
+def failed(receipt: Receipt, spec: ModelSpec, keys: Keys = OWN_KEYS) -> set[str]:
+    return {finding.name for finding in check_receipt(receipt, spec, keys) if not finding.ok}
+
+
+def test_attempts_epochs_and_committees_have_limits(honest: Receipt, sdk_manifest: Manifest) -> None:
+    """Nobody is passed over for being offline; these limits are what bounds a scheduler's choice."""
+    r = honest
+    a, place, spec = r.assignment, r.round, sdk_manifest.spec
+    assert failed(replace(r, round=replace(place, epoch=a.epoch + 1)), spec) == set()
+    for receipt, name in (
+        (replace(r, round=replace(place, epoch=a.epoch + 2)), "worker-draw"),
+        (replace(r, round=replace(place, epoch=a.epoch - 1)), "worker-draw"),
+        (replace(r, terms=replace(r.terms, max_attempts=a.attempt)), "worker-draw"),
+        (replace(r, verifiers=r.verifiers * 2), "verifier-draw"),
+        (replace(r, verifiers=()), "verifier-draw"),
+        (replace(r, verifiers=(replace(r.verifiers[0], signed=r.worker),)), "verifier-draw"),
+    ):
+        assert name in failed(receipt, spec)
+
+
+def test_an_operator_that_was_not_drawn_is_found(honest: Receipt, sdk_manifest: Manifest) -> None:
+    """Without spares only the first of the draw may verify a job that was signed for one."""
+    few = replace(honest, terms=replace(honest.terms, verifier_spares=0))
+    assert failed(few, sdk_manifest.spec) == set()
+    job = replace(honest.job, verifiers=1)
+    assert "verifier-draw" in failed(replace(few, job=job), sdk_manifest.spec)
+
+
+class ChainKeys:
+    """The chain's word on keys that differ from the accounts' own."""
+
+    def __init__(self, signer: tuple[str, str], vrf_key: bytes) -> None:
+        self.signer, self.vrf_key = signer, vrf_key
+
+    def is_signer(self, operator: str, signer: str, epoch: int) -> bool:
+        return operator == signer or (epoch == 3 and (operator, signer) == self.signer)
+
+    def is_vrf_key(self, scheduler: str, key: bytes, epoch: int) -> bool:
+        return epoch == 3 and key == self.vrf_key
+
+
+def test_hot_keys_count_only_with_the_chains_word(honest: Receipt, sdk_manifest: Manifest) -> None:
+    commitment, spec = honest.worker.commitment, sdk_manifest.spec
+    hot = next(key for name, key in OPERATORS.items() if name != commitment.operator)
+    signature = eip712.sign_commitment(commitment, hot, honest.domain)
+    receipt = replace(honest, worker=replace(honest.worker, signature=signature))
+    found = {f.name: f.message for f in check_receipt(receipt, spec) if not f.ok}
+    assert set(found) == {"worker-commitment"}
+    assert "only the chain knows of other keys" in found["worker-commitment"]
+    own = honest.assignment.vrf_public_key
+    assert failed(receipt, spec, ChainKeys((commitment.operator, hot.address), own)) == set()
+    assert failed(receipt, spec, ChainKeys((hot.address, hot.address), own)) == {"worker-commitment"}
+    other = ChainKeys((commitment.operator, hot.address), b"\2" * 33)
+    assert failed(receipt, spec, other) == {"worker-draw", "verifier-draw"}
 
 
 @settings(max_examples=40, deadline=None)
