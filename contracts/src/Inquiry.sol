@@ -219,7 +219,7 @@ contract Inquiry is Judge {
 
     /// @dev The round may have been refunded meanwhile: the bond must have an end even so.
     function _takeDemand(uint256 demandId, Demand calldata d, Round calldata round) private {
-        // 0 stands for no demand; nobody can shift a hash.
+        // 0 stands for no demand. Hashes are compared, not amounts.
         // slither-disable-next-line incorrect-equality
         if (demandHash[demandId] == 0 || demandHash[demandId] != keccak256(abi.encode(d))) {
             revert DemandUnknown(demandId);

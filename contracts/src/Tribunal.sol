@@ -278,7 +278,7 @@ contract Tribunal is Judge {
 
     /// @dev The demand is open and about this round; it ends with this call. A refuted round may be refunded meanwhile.
     function _takeDemand(uint256 demandId, Demand calldata d, Round calldata round) private {
-        // 0 stands for no demand; nobody can shift a hash.
+        // 0 stands for no demand. Hashes are compared, not amounts.
         // slither-disable-next-line incorrect-equality
         if (demandHash[demandId] == 0 || demandHash[demandId] != keccak256(abi.encode(d))) {
             revert DemandUnknown(demandId);
