@@ -3,8 +3,8 @@
     python scripts/contract_coverage.py [--min 95] [--lcov FILE]
 
 Each row is one source file: covered/all lines, covered/all branches, then what no test reaches: line numbers
-(`12-14`), and lines with a branch never taken (`20?`). Lines inside assembly blocks do not count: solc's source
-maps without the optimizer do not lead there, so forge calls them missed although they run.
+(`12-14`), and lines with a branch never taken (`20?`). Lines inside assembly blocks do not count: without the
+optimizer, solc's source maps do not lead there, so forge calls them missed although they run.
 """
 
 from __future__ import annotations
