@@ -76,35 +76,13 @@ abstract contract Judge {
         }
     }
 
-    /// @dev Slash, and give challenger and jurors their shares, rounded down; the rest is burned, so no reward is ever
-    /// minted.
-    function _slash(
-        bytes32 pool,
-        address operator,
-        uint256 bps,
-        Params memory params,
-        address challenger,
-        address[] memory jurors
-    ) internal returns (uint256 taken) {
-        taken = staking.slash(pool, operator, bps);
-        uint256 paid = taken * params.challengerShareBps / BPS;
-        if (paid > 0) rounds.credit(challenger, paid);
-        if (jurors.length > 0) {
-            // Each share is rounded down before it is paid, so their sum is what is paid.
-            // slither-disable-next-line divide-before-multiply
-            uint256 each = taken * params.jurorShareBps / BPS / jurors.length;
-            for (uint256 i; each > 0 && i < jurors.length; ++i) {
-                rounds.credit(jurors[i], each);
-            }
-            paid += each * jurors.length;
-        }
-        if (taken > paid) rounds.burn(taken - paid);
-    }
-
+    /// @dev Slash, and give the challenger its share, rounded down; the rest is burned, so no reward is ever minted.
     function _slash(bytes32 pool, address operator, uint256 bps, Params memory params, address challenger)
         internal
-        returns (uint256)
     {
-        return _slash(pool, operator, bps, params, challenger, new address[](0));
+        uint256 taken = staking.slash(pool, operator, bps);
+        uint256 paid = taken * params.challengerShareBps / BPS;
+        if (paid > 0) rounds.credit(challenger, paid);
+        if (taken > paid) rounds.burn(taken - paid);
     }
 }
