@@ -13,6 +13,8 @@ from node.log import NodeLog
 from node.remote import WorkerFailed
 from node.store import StoredJob
 from verillm import eip712
+from verillm.chain.proofs import CommitmentProof
+from verillm.commitment import JobRootParts
 from verillm.commitment.hashing import token_root
 from verillm.constants import Role
 from verillm.errors import ProofError, VeriLLMError
@@ -48,9 +50,12 @@ class RoundJob:
         return len(self.tokens) - 1
 
 
+NO_PARTS = JobRootParts(bytes(32), 0, bytes(32))
+
+
 @dataclass(frozen=True)
 class Member:
-    """A verifier that committed, and its place under the round's verification root."""
+    """A party that committed, and its place under the round's root of its role."""
 
     signed: codec.SignedCommitment
     leaf: codec.LeafProof
@@ -58,6 +63,12 @@ class Member:
     @property
     def operator(self) -> str:
         return self.signed.commitment.operator
+
+    @property
+    def proof(self) -> CommitmentProof:
+        """The signed commitment as contracts take it where the parts of its job root do not matter."""
+        s, leaf = self.signed, self.leaf
+        return CommitmentProof(s.commitment, s.signature, leaf.index, leaf.proof, NO_PARTS)
 
 
 @dataclass(frozen=True)

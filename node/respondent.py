@@ -8,20 +8,15 @@ from typing import Any
 
 from eth_account.signers.local import LocalAccount
 
-from node.committee import RoundJob
+from node.committee import Member, RoundJob
 from node.log import NodeLog
-from node.roundview import RoundState, RoundView
+from node.roundview import RoundState, RoundView, load_view
 from node.store import Store
 from verillm import draw, vrf
 from verillm.chain import ChainClient
 from verillm.chain.audit import Grounds, InquiryInfo, Matter
 from verillm.chain.proofs import CommitmentProof, RecordProof
-from verillm.commitment import JobRootParts
 from verillm.errors import ChainError, VeriLLMError
-from verillm.rpc import codec
-
-NO_PARTS = JobRootParts(bytes(32), 0, bytes(32))
-"""An answer needs the signed commitments alone, not what their job roots are made of."""
 
 
 class Respondent:
@@ -81,12 +76,12 @@ class Respondent:
         record = RecordProof(
             demand.index, view.records[demand.index], view.settlement_leaf(demand.index).proof
         )
-        worker = _proof(job.worker, view.worker_leaf(demand.index))
+        worker = Member(job.worker, view.worker_leaf(demand.index)).proof
         match demand.matter:
             case Matter.RECORD:
                 signed = {m.operator: m for m in view.members[job.job_id]}
                 verdicts = tuple(view.verdicts(job.job_id))
-                verifiers = tuple(_proof(m.signed, m.leaf) for m in (signed[v.operator] for v in verdicts))
+                verifiers = tuple(signed[v.operator].proof for v in verdicts)
                 grounds = Grounds(job.job, job.submission.signature, worker, verifiers, verdicts)
                 self._chain.answer_record(demand_id, record, grounds)
             case Matter.WORKER:
@@ -109,13 +104,5 @@ class Respondent:
         """The round as this scheduler saved it. Raises ChainError if it did not."""
         for saved in self._store.rounds():
             if saved["round_id"] == round_id:
-                state = RoundState(**saved)
-                found = [self._store.job(bytes.fromhex(job_id)) for job_id in state.jobs]
-                params = self._chain.params_at(self._chain.round(round_id).params_version)
-                jobs = [RoundJob(job) for job in found if job is not None]
-                return RoundView(state, jobs, self._chain.domain, params)
+                return load_view(self._store, self._chain, RoundState(**saved))
         raise ChainError(f"inquiry: round {round_id} is not in this scheduler's state")
-
-
-def _proof(signed: codec.SignedCommitment, leaf: codec.LeafProof) -> CommitmentProof:
-    return CommitmentProof(signed.commitment, signed.signature, leaf.index, leaf.proof, NO_PARTS)

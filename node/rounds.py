@@ -13,7 +13,7 @@ from eth_account.signers.local import LocalAccount
 from node.committee import Committee, Findings, Member, RoundJob
 from node.log import NodeLog
 from node.receipts import RoundFacts, make_receipt
-from node.roundview import RoundState, RoundView
+from node.roundview import RoundState, RoundView, load_view
 from node.store import Store
 from node.withheld import demand_openings, slash_withheld
 from verillm import draw, vrf
@@ -22,7 +22,6 @@ from verillm.chain.rounds import JobState
 from verillm.constants import ROUND_PENDING_LIMIT
 from verillm.errors import VeriLLMError
 from verillm.manifest import Manifest
-from verillm.params import Params
 from verillm.settlement import round_lines
 
 RETRY_SECONDS = 5.0
@@ -117,15 +116,7 @@ class RoundLoop:
         self._store.save_round(key, asdict(state), done=state.stage == "done")
 
     def _view(self, state: RoundState) -> RoundView:
-        found = [self._store.job(bytes.fromhex(job_id)) for job_id in state.jobs]
-        jobs = [RoundJob(job) for job in found if job is not None]
-        return RoundView(state, jobs, self._chain.domain, self._params(state))
-
-    def _params(self, state: RoundState) -> Params:
-        """Of the version under which the round began."""
-        if not state.round_id:
-            return self._chain.params
-        return self._chain.params_at(self._chain.round(state.round_id).params_version)
+        return load_view(self._store, self._chain, state)
 
     # Stages: each returns the name of the next. What a transaction rests on is saved before it is sent, and a
     # stage whose transaction already went through moves on.

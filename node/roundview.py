@@ -1,4 +1,4 @@
-"""A round's saved state, and the trees and records that follow from it and its jobs. No I/O."""
+"""A round's saved state, and the trees and records that follow from it and its jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 from node.assignment import Draw
 from node.committee import Member, RoundJob
+from node.store import Store
 from verillm import eip712
+from verillm.chain import ChainClient
 from verillm.commitment import MerkleTree
 from verillm.params import Params
 from verillm.rpc import codec
@@ -130,3 +132,11 @@ class RoundView:
 
     def settlement_leaf(self, index: int) -> codec.LeafProof:
         return codec.LeafProof(index, len(self.jobs), self.settlement_tree.proof(index))
+
+
+def load_view(store: Store, chain: ChainClient, state: RoundState) -> RoundView:
+    """The view of a saved round, by the parameters under which it began."""
+    found = [store.job(bytes.fromhex(job_id)) for job_id in state.jobs]
+    jobs = [RoundJob(job) for job in found if job is not None]
+    params = chain.params_at(chain.round(state.round_id).params_version) if state.round_id else chain.params
+    return RoundView(state, jobs, chain.domain, params)

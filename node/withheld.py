@@ -8,13 +8,8 @@ from node.committee import Member
 from node.log import NodeLog
 from node.roundview import RoundState
 from verillm.chain import ChainClient
-from verillm.chain.proofs import CommitmentProof
-from verillm.commitment import JobRootParts
 from verillm.errors import ChainError
 from verillm.types import Job
-
-NO_PARTS = JobRootParts(bytes(32), 0, bytes(32))
-"""A demand needs only the signed commitment; the parts of the root are what its owner withholds."""
 
 
 def demand_openings(
@@ -22,11 +17,9 @@ def demand_openings(
 ) -> None:
     """Demand the row at boundary 0 and ``position`` from each party; each costs a bond until it ends."""
     for party in parties:
-        signed, leaf = party.signed, party.leaf
-        proof = CommitmentProof(signed.commitment, signed.signature, leaf.index, leaf.proof, NO_PARTS)
-        job_id = signed.commitment.job_id
+        job_id = party.signed.commitment.job_id
         try:
-            demand = chain.demand_opening(state.round_id, proof, job, 0, position)
+            demand = chain.demand_opening(state.round_id, party.proof, job, 0, position)
         except ChainError as error:
             log.warning("demand_refused", job=job_id, party=party.operator, reason=error)
             continue
