@@ -20,6 +20,7 @@ from node.remote import Deadlines
 from node.scheduler_app import SchedulerNode, SchedulerOptions
 from verillm import draw, eip712, vrf
 from verillm.chain import ChainClient
+from verillm.chain.audit import Matter
 from verillm.chain.deploy import deploy
 from verillm.chain.devnet import account, start_anvil
 from verillm.chain.rounds import JobState
@@ -242,3 +243,14 @@ def test_a_worker_that_does_not_open_is_slashed(network):
     bps = network.chain.params.slash_bps_withheld
     assert network.stake(CAT) == STAKE - STAKE * bps // 10_000
     assert network.escrow() == before
+
+
+def test_a_scheduler_answers_what_the_chain_asks_of_it(network):
+    job_id, _, _ = network.submit(ANN, verifiers=1)
+    network.until(lambda: network.status(job_id).state == "settled", "a settled job")
+    place = Receipt.from_json(network.status(job_id).receipt_json).round
+    demands = [network.chain.demand_grounds(place.round_id, matter, place.leaf.index) for matter in Matter]
+    network.until(lambda: not any(map(network.chain.inquiry, demands)), "answers")
+    answered = {e.args["demandId"] for e in network.chain.events("inquiry", "DemandAnswered")}
+    assert answered == set(demands)
+    assert network.final(job_id).error == ""
