@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from verillm.commitment import hashing
-from verillm.commitment.job import RowStore, build_commitment, prefill_root
+from verillm.commitment.fast import row_roots
+from verillm.commitment.job import HASH_BLOCK, RowStore, build_commitment, prefill_root
 from verillm.commitment.merkle import verify_proof
 from verillm.constants import Dtype, FinishReason
 from verillm.errors import EncodingError, InvalidRequest, ProofError, RowError
@@ -76,6 +77,31 @@ def test_store_copies_grows_and_shows_read_only_views():
     assert store.chunk_roots(0)[299].tobytes() == hashing.row_chunk_root(before[299].tobytes())
     with pytest.raises(ValueError, match="read-only"):
         store.rows(0)[0] = 0
+
+
+@pytest.mark.parametrize("count", [1, HASH_BLOCK - 1, HASH_BLOCK, HASH_BLOCK + 1, 3 * HASH_BLOCK + 5])
+@pytest.mark.parametrize("step", [1, 7, 200])
+def test_roots_do_not_depend_on_when_rows_are_hashed(count, step):
+    """One row at a time, in pieces, or all at once; looking at the roots in between changes nothing."""
+    rows = np.random.default_rng(count).integers(0, 100, (count, 140), dtype=np.uint8)
+    store = RowStore(1, 70, Dtype.BF16)
+    for first in range(0, count, step):
+        store.append_rows(0, first, rows[first : first + step])
+        if first % 3 == 0:
+            assert len(store.chunk_roots(0)) == store.count(0)
+    assert np.array_equal(store.chunk_roots(0), row_roots(rows))
+
+
+def test_a_refused_row_leaves_no_trace():
+    """The rows after it take its place, in the roots too."""
+    clean, store = RowStore(1, 1, Dtype.FP32), RowStore(1, 1, Dtype.FP32)
+    for t in range(HASH_BLOCK + 3):
+        with pytest.raises(RowError, match=f"position {t}: the row contains NaN"):
+            store.append_rows(0, t, fp32([[np.nan]]))
+        for each in (clean, store):
+            each.append_rows(0, t, fp32([[t]]))
+    assert np.array_equal(store.rows(0), clean.rows(0))
+    assert prefill_root(store, range(store.count(0))) == prefill_root(clean, range(clean.count(0)))
 
 
 def test_signed_zero_is_another_row():

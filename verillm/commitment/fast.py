@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from verillm.commitment import kernel
 from verillm.commitment.merkle import proof_path
-from verillm.constants import Tag
+from verillm.commitment.opening import EXPONENTS
+from verillm.constants import Dtype, Tag
 from verillm.errors import EncodingError, RowError
 
 U8 = npt.NDArray[np.uint8]
@@ -38,6 +39,13 @@ def row_roots(rows: U8) -> U8:
         raise RowError(f"rows: {rows.dtype} {list(rows.shape)}, expected uint8 [n, row_bytes >= 1]")
     n, row_bytes = rows.shape
     return kernel.row_roots(_as_words(rows), n, (row_bytes + 7) // 8, row_bytes).view(np.uint8).reshape(n, 32)
+
+
+def first_not_finite(rows: U8, dtype: Dtype) -> int | None:
+    """Index of the first row of uint8 [n, row_bytes] that holds NaN or Inf, or None."""
+    word, exponent = EXPONENTS[dtype]
+    index = kernel.first_with(np.require(rows, requirements=["C", "A"]).view(word), exponent)
+    return index if index < len(rows) else None
 
 
 def u32_columns(*columns: npt.ArrayLike) -> U8:

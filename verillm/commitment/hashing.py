@@ -35,7 +35,7 @@ def address_bytes(address: str, name: str) -> bytes:
         raw = bytes.fromhex(address.removeprefix("0x"))
     except ValueError:
         raise EncodingError(f"{name}: {address!r} is not a hex address") from None
-    if not address.startswith("0x") or len(raw) != ADDRESS_BYTES:
+    if address[:2] != "0x" or len(raw) != ADDRESS_BYTES or len(address) != 2 + 2 * ADDRESS_BYTES:
         raise EncodingError(f"{name}: {address!r} is not 0x and {ADDRESS_BYTES} bytes of hex")
     return raw
 

@@ -8,12 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from verillm.commitment import fast, hashing
-from verillm.commitment.opening import JobRootParts, RowOpening, finite_rows
+from verillm.commitment.opening import JobRootParts, RowOpening
 from verillm.constants import MAX_HIDDEN_SIZE, Dtype, FinishReason
 from verillm.errors import EncodingError, InvalidRequest, RowError
 
 UINT32_MAX = 2**32 - 1
 UINT16_MAX = 2**16 - 1
+
+
+HASH_BLOCK = 32
+"""Rows of a boundary that are hashed together: the kernel runs 16 hashes at once, and the chunk tree of one
+row leaves most of them empty."""
 
 
 class _Rows:
@@ -24,13 +29,21 @@ class _Rows:
         self.count = 0
 
     def append(self, block: fast.U8) -> None:
+        self.count = self.place(block)
+
+    def place(self, block: fast.U8) -> int:
+        """Copy ``block`` behind the rows without counting it yet; returns the count that includes it."""
         end = self.count + block.shape[0]
         if end > self._data.shape[0]:
             grown = np.empty((max(end, 2 * self._data.shape[0]), self._data.shape[1]), np.uint8)
             grown[: self.count] = self.view
             self._data = grown
         self._data[self.count : end] = block
-        self.count = end
+        return end
+
+    def between(self, first: int, end: int) -> fast.U8:
+        """Rows ``first`` to ``end`` - 1, counted or only placed."""
+        return self._data[first:end]
 
     @property
     def view(self) -> fast.U8:
@@ -38,7 +51,7 @@ class _Rows:
 
 
 class RowStore:
-    """Rows of one job by boundary and absolute position; each is checked and hashed as it arrives.
+    """Rows of one job by boundary and absolute position; checked as they arrive, hashed HASH_BLOCK at a time.
 
     ``boundaries`` is their number, ``hidden_size`` d, ``dtype`` the storage dtype. Not thread-safe.
     """
@@ -72,13 +85,21 @@ class RowStore:
             )
         if first_position + rows.shape[0] > UINT32_MAX:
             raise RowError(f"{where}: {rows.shape[0]} rows pass the last position {UINT32_MAX}")
-        rows = np.ascontiguousarray(rows)
-        finite = finite_rows(rows, self.dtype)
-        if not finite.all():
-            bad = first_position + int(np.argmin(finite))
-            raise RowError(f"boundary {boundary}, position {bad}: the row contains NaN or Inf")
-        self._roots[boundary].append(fast.row_roots(rows))
-        self._rows[boundary].append(rows)
+        end = (stored := self._rows[boundary]).place(rows)
+        bad = fast.first_not_finite(stored.between(first_position, end), self.dtype)
+        if bad is not None:
+            raise RowError(
+                f"boundary {boundary}, position {first_position + bad}: the row contains NaN or Inf"
+            )
+        stored.count = end
+        if end - self._roots[boundary].count >= HASH_BLOCK:
+            self._hash(boundary)
+
+    def _hash(self, boundary: int) -> None:
+        """Hash the rows that wait."""
+        rows, roots = self._rows[boundary], self._roots[boundary]
+        if roots.count < rows.count:
+            roots.append(fast.row_roots(rows.between(roots.count, rows.count)))
 
     def count(self, boundary: int) -> int:
         """Rows stored at ``boundary``; the next position."""
@@ -92,6 +113,7 @@ class RowStore:
 
     def chunk_roots(self, boundary: int) -> fast.U8:
         """Chunk roots so far, uint8 [n, 32]; a read-only view."""
+        self._hash(boundary)
         view = self._roots[boundary].view
         view.flags.writeable = False
         return view

@@ -201,3 +201,15 @@ def hash_all(src, n, words, length, tag):
 @njit(cache=True, nogil=True)
 def tree_level(nodes, count):
     return _level_up(nodes, 1, count, np.empty(25 * _B, np.uint64))
+
+
+@njit(cache=True, nogil=True)
+def first_with(rows, bits):
+    """Index of the first of n rows of unsigned words with a word that has all ``bits`` set; n if none has."""
+    for i in range(rows.shape[0]):
+        found = np.uint32(0)
+        for word in rows[i]:
+            found |= np.uint32((word & bits) == bits)
+        if found:
+            return i
+    return rows.shape[0]

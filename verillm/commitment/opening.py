@@ -14,6 +14,12 @@ from verillm.constants import MAX_HIDDEN_SIZE, Dtype
 from verillm.errors import EncodingError, ProofError, RowError
 from verillm.types import Commitment
 
+EXPONENTS = {
+    Dtype.BF16: (np.uint16, np.uint16(0x7F80)),
+    Dtype.FP16: (np.uint16, np.uint16(0x7C00)),
+    Dtype.FP32: (np.uint32, np.uint32(0x7F800000)),
+}
+"""dtype: (word of a value, its exponent bits), which are all set in NaN and Inf."""
 MAX_PROOF = 32
 """Most siblings in a proof: trees have at most 2^32 leaves."""
 
@@ -132,12 +138,8 @@ def check_row(row: bytes, dtype: Dtype, hidden_size: int) -> None:
 
 def finite_rows(rows: np.ndarray, dtype: Dtype) -> np.ndarray:
     """For each row of uint8 [n, d * itemsize]: are all values finite? bool [n]."""
-    if dtype is Dtype.FP32:
-        bits, mask = rows.view("<u4"), 0x7F800000
-    else:
-        bits, mask = rows.view("<u2"), 0x7F80 if dtype is Dtype.BF16 else 0x7C00
-    exponent = bits.dtype.type(mask)
-    return ((bits & exponent) != exponent).all(axis=1)
+    word, exponent = EXPONENTS[dtype]
+    return ((rows.view(word) & exponent) != exponent).all(axis=1)
 
 
 def _hex(value: bytes) -> str:
