@@ -1,13 +1,22 @@
-"""Models that several tests share. The real one comes from the model cache, or is fetched once."""
+"""Models that several tests share. The real one comes from the model cache, or is fetched once.
+
+Triton reads TRITON_INTERPRET when it is imported, when a kernel is defined and when one runs. Some modules of
+transformers import it, so it is imported here first, ready to interpret; ``tests/kernels`` does the rest.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
 
 from verillm.constants import Dtype
 from verillm.manifest import Manifest
+
+with pytest.MonkeyPatch.context() as environment, contextlib.suppress(ImportError):
+    environment.setenv("TRITON_INTERPRET", "1")
+    import triton  # noqa: F401
 
 
 @pytest.fixture(scope="session")
@@ -19,16 +28,9 @@ def smollm2_folder() -> Path:
 
 
 def _manifest(folder: Path, dtype: Dtype) -> Manifest:
-    from verillm.calibrate import calibrate
-    from verillm.errors import VeriLLMError
-    from verillm.model_store import manifest_path
+    from verillm.calibrate import manifest_of
 
-    try:
-        manifest = Manifest.load(manifest_path(folder, dtype))
-        assert len(manifest.table.boundaries) == len(manifest.boundaries)
-        return manifest
-    except VeriLLMError:  # not calibrated here yet, or by an older version
-        return calibrate(folder, dtype)
+    return manifest_of(folder, dtype)
 
 
 @pytest.fixture(scope="session")

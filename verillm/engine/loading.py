@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,26 +26,45 @@ _CHANGED_LOGITS = {"logits_scaling": 1, "logit_scale": 1, "final_logit_softcappi
 def load_model(folder: str, dtype: Dtype, attn: str) -> tuple[Any, Any]:
     """(model, tokenizer) from a local folder of safetensors: weights rounded to WEIGHT_DTYPE, then ``dtype``.
 
-    Raises ConfigError for an unknown ``attn``, EngineError if loading fails.
+    Raises ConfigError for an unknown ``attn`` or a checkpoint that is not exactly the model's weights,
+    EngineError if loading fails.
     """
     if attn not in ATTENTIONS:
         raise ConfigError(f"attn: {attn!r} is not one of {', '.join(ATTENTIONS)}")
+    _check_unquantised(folder)
     transformers_logging.disable_progress_bar()
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        model = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder,
             dtype=TORCH_DTYPES[dtype],
             attn_implementation=attn,
             local_files_only=True,
             use_safetensors=True,
+            output_loading_info=True,
         )
     except (OSError, ValueError, RuntimeError, ImportError, MemoryError) as error:
         raise EngineError(f"model: cannot load {folder}: {error}") from error
+    model, report = loaded
+    for problem in ("missing_keys", "unexpected_keys"):
+        if report[problem]:
+            names = ", ".join(sorted(map(str, report[problem]))[:4])
+            raise ConfigError(f"model: {folder} has {problem.replace('_keys', ' tensors')}: {names}")
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(parameter.to(TORCH_DTYPES[WEIGHT_DTYPE]))
     return model.eval(), tokenizer
+
+
+def _check_unquantised(folder: str) -> None:
+    """Raise ConfigError for a quantised checkpoint: a manifest pins the weights' values, but neither scales
+    that are found while running nor the kernels' precision. Without a readable config.json there is none."""
+    try:
+        config = json.loads((Path(folder) / "config.json").read_text())
+    except (OSError, ValueError):
+        return  # transformers says what is wrong with it
+    if isinstance(config, dict) and config.get("quantization_config"):
+        raise ConfigError(f"model: {folder}/config.json has a quantization_config; give dequantised weights")
 
 
 def check_architecture(model: Any, boundaries: Sequence[int]) -> Any:

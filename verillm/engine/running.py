@@ -1,4 +1,4 @@
-"""Guards around torch."""
+"""Guards around torch, and values on their way to and from its device."""
 
 from __future__ import annotations
 
@@ -27,3 +27,10 @@ class Running:
 def value_bytes(rows: torch.Tensor) -> NDArray[np.uint8]:
     """[n, d] as little-endian bytes: uint8 [n, d * itemsize]."""
     return rows.detach().contiguous().cpu().view(torch.uint8).numpy()
+
+
+def to_device(values: Any, device: torch.device) -> torch.Tensor:
+    """Nested lists of integers as int64 on ``device``, without waiting for it: a copy from pinned memory is
+    queued, one from other memory would block until the device has done all that is queued before it."""
+    made = torch.tensor(values, dtype=torch.int64)
+    return made.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else made.to(device)

@@ -1,16 +1,14 @@
 """Run a Llama-family model with transformers, and keep the hidden rows that the job commits to.
 
 Rows are appended to a ``RowStore`` by absolute position: row t of a boundary belongs to the token fed at
-position t. Padding never reaches a store. Logits are computed here from the row after the final norm, not by
-the model's head, so the committed row fixes them.
+position t. Padding never reaches a store. Tokens come from the row after the final norm (``head``).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,8 +17,9 @@ from transformers import DynamicCache
 
 from verillm.commitment.job import RowStore
 from verillm.constants import Dtype, FinishReason
-from verillm.engine.batch import Batch, layers_of
+from verillm.engine.batch import Batch, SequenceState, layers_of
 from verillm.engine.finish import GenerationSpec, finish_reason
+from verillm.engine.head import I64
 from verillm.engine.loading import (
     ATTENTIONS,
     TORCH_DTYPES,
@@ -30,34 +29,19 @@ from verillm.engine.loading import (
     eos_token_ids,
     load_model,
 )
-from verillm.engine.running import Running, value_bytes
+from verillm.engine.prefix import reuse_prefix
+from verillm.engine.rows import Captured, parts_for
+from verillm.engine.running import Running, to_device, value_bytes
 from verillm.engine.text import TextTools
-from verillm.errors import ConfigError, InvalidRequest
-from verillm.manifest import Manifest
-from verillm.sampling.sampler import sample
+from verillm.errors import ConfigError, InvalidRequest, RowError
+from verillm.types import SamplingParams
+
+if TYPE_CHECKING:
+    from verillm.manifest import Manifest
 
 U8 = NDArray[np.uint8]
 F32 = NDArray[np.float32]
 __all__ = ["TORCH_DTYPES", "Engine", "GenerationSpec", "SequenceState"]
-
-LOGIT_BLOCK = 64
-"""Rows per block of logits: 64 rows of 49,152 float32 are 12 MiB."""
-
-
-@dataclass
-class SequenceState:
-    """One sequence: the tokens fed so far, their rows, the KV cache and the logits after the last token.
-
-    ``layers[i]`` is (keys, values) of layer i, each [1, heads, len(fed), head_dim]; empty once decoded.
-    ``logits`` is float32 [vocab]. ``output`` and ``finish_reason`` are filled by ``Engine.decode_batch``.
-    """
-
-    fed: list[int]
-    store: RowStore
-    layers: list[tuple[torch.Tensor, torch.Tensor]]
-    logits: F32
-    output: list[int] = field(default_factory=list)
-    finish_reason: FinishReason | None = None
 
 
 class Engine(TextTools):
@@ -82,21 +66,18 @@ class Engine(TextTools):
         self.threads, self.device = threads, torch.device(device)
         if threads is not None and threads < 1:
             raise ConfigError(f"threads: {threads} must be at least 1")
+        self._keeper, head = parts_for(self.device)
         self.model, self.tokenizer = load_model(self.folder, self.dtype, attn)
         self.model.to(self.device)
         self._decoder = check_architecture(self.model, self.boundaries)
         self._cache_argument = cache_argument(self._decoder)
         weight = self.model.get_output_embeddings().weight.detach()
-        self._head_t = weight.float().T
-        self._weight = weight.to(TORCH_DTYPES[WEIGHT_DTYPE])
+        self.head = head(weight.to(TORCH_DTYPES[WEIGHT_DTYPE]), self.dtype)
         self.vocab_size, self.hidden_size = weight.shape
         self.max_positions: int = self.model.config.max_position_embeddings
         self.eos_token_ids = eos_token_ids(self.model, self.tokenizer)
-        self._captured: list[torch.Tensor | None] = [None] * len(self.boundaries)
-        last = len(self.boundaries) - 1
-        for b, layers in enumerate(self.boundaries):
-            module = self._decoder.norm if b == last else self._decoder.layers[layers - 1]
-            module.register_forward_hook(self._capture(b))
+        inner = [self._decoder.layers[layers - 1] for layers in self.boundaries[:-1]]
+        self._captured = Captured([*inner, self._decoder.norm])
 
     @classmethod
     def from_manifest(cls, folder: str | os.PathLike[str], manifest: Manifest, **settings: Any) -> Engine:
@@ -116,29 +97,30 @@ class Engine(TextTools):
         self.threads = threads
         self.model.set_attn_implementation(attn)
 
-    def _capture(self, boundary: int) -> Callable[..., None]:
-        def hook(module: torch.nn.Module, inputs: Any, output: Any) -> None:
-            self._captured[boundary] = output[0] if isinstance(output, tuple) else output
-
-        return hook
-
     def new_store(self) -> RowStore:
-        return RowStore(len(self.boundaries), self.hidden_size, self.dtype)
+        """An empty store for the rows of a sequence."""
+        return self._keeper.new_store(len(self.boundaries), self.hidden_size, self.dtype)
 
-    def prefill(self, tokens: Sequence[int]) -> SequenceState:
-        """Feed ``tokens`` in one forward pass. Raises InvalidRequest for tokens that the model cannot take,
-        EngineError if it cannot run, RowError for NaN or Inf."""
+    def prefill(
+        self, tokens: Sequence[int], *, chunk: int | None = None, past: SequenceState | None = None
+    ) -> SequenceState:
+        """Feed ``tokens``, at most ``chunk`` per forward pass (None: all). What ``past``, another prefilled
+        sequence, begins with as well is taken over from it. Raises InvalidRequest for tokens or a chunk that
+        cannot be, EngineError if the model cannot run, RowError for NaN or Inf (on CUDA when the store is
+        read)."""
         ids = self.check_tokens(tokens)
-        cache = DynamicCache()
+        if (step := len(ids) if chunk is None else chunk) < 1:
+            raise InvalidRequest(f"chunk: {step} must be at least 1 token")
+        store, cache = self.new_store(), DynamicCache()
+        start = reuse_prefix(past, ids, store, cache) if past is not None else 0
         with self._running():
-            hidden = self._forward(
-                torch.tensor([ids]), torch.arange(len(ids))[None], cache, attention_mask=None
-            )
-            store = self.new_store()
-            for b, rows in enumerate(hidden):
-                store.append_rows(b, 0, value_bytes(rows[0]))
+            for first in range(start, len(ids), step):
+                piece = to_device([ids[first : first + step]], self.device)
+                positions = torch.arange(first, first + piece.shape[1], device=self.device)[None]
+                hidden = self._forward(piece, positions, cache, attention_mask=None)
+                self._keeper.keep(hidden, [store], [first])
             layers = layers_of(cache)
-        return SequenceState(ids, store, layers, self.logits(store.rows(len(hidden) - 1)[-1:])[0])
+        return SequenceState(ids, store, layers)
 
     def check_tokens(self, tokens: Sequence[int]) -> list[int]:
         """The tokens as a list. Raises InvalidRequest for none, too many, or one outside the vocabulary."""
@@ -166,11 +148,12 @@ class Engine(TextTools):
                 raise InvalidRequest(f"max_output_tokens: {longest} positions exceed {self.max_positions}")
         live = list(range(len(sequences)))
         batch: Batch | None = None
+        last = self._last_rows(sequences)
         while live:
             going: list[int] = []
-            for index in live:
+            tokens = self._sample(last, [sequences[i] for i in live], [specs[i] for i in live])
+            for index, token in zip(live, tokens, strict=True):
                 state, spec = sequences[index], specs[index]
-                token = sample(state.logits, spec.sampling, len(state.fed) - 1)
                 state.output.append(token)
                 state.finish_reason = finish_reason(
                     state.output, self.eos_token_ids, spec.stop, spec.max_output_tokens, self.decode
@@ -187,22 +170,41 @@ class Engine(TextTools):
                         state.layers = []
                 elif going != live:
                     batch.keep([live.index(i) for i in going])
-                self._step(batch, [sequences[i] for i in going])
+                last = self._step(batch, [sequences[i] for i in going])
             live = going
         return [state.finish_reason for state in sequences if state.finish_reason is not None]
 
-    def _step(self, batch: Batch, states: list[SequenceState]) -> None:
-        """Feed each sequence's last output token."""
-        ids = torch.tensor([[state.output[-1]] for state in states])
-        positions = torch.tensor([[len(state.fed)] for state in states])
-        hidden = self._forward(ids, positions, batch.cache, batch.next_mask(self.device))
-        rows = [value_bytes(boundary[:, 0]) for boundary in hidden]
-        logits = self.logits(rows[-1])
-        for i, state in enumerate(states):
-            for b, block in enumerate(rows):
-                state.store.append_rows(b, len(state.fed), block[i : i + 1])
+    def _last_rows(self, states: Sequence[SequenceState]) -> torch.Tensor:
+        """Each sequence's last row after the final norm: [k, d] on the device."""
+        rows = [state.store.rows(state.store.boundaries - 1)[-1:] for state in states]
+        with self._running():
+            return self.head.values(np.concatenate(rows))
+
+    def _sample(
+        self, last: torch.Tensor, states: list[SequenceState], specs: list[GenerationSpec]
+    ) -> list[int]:
+        """The next token of each sequence, from its ``_last_rows``."""
+        try:
+            with self._running():
+                return self.head.sample(
+                    last, [spec.sampling for spec in specs], [len(state.fed) - 1 for state in states]
+                )
+        except RowError:
+            for state in states:
+                for boundary in range(state.store.boundaries):
+                    state.store.rows(boundary)  # if NaN is the cause, this error names where it began
+            raise
+
+    def _step(self, batch: Batch, states: list[SequenceState]) -> torch.Tensor:
+        """Feed each sequence's last output token; returns their ``_last_rows``."""
+        ids = to_device([[state.output[-1]] for state in states], self.device)
+        positions = to_device([[len(state.fed)] for state in states], self.device)
+        mask = self._keeper.mask(batch.next_mask(self.device), self.model.config)
+        hidden = self._forward(ids, positions, batch.cache, mask)
+        self._keeper.keep(hidden, [state.store for state in states], [len(state.fed) for state in states])
+        for state in states:
             state.fed.append(state.output[-1])
-            state.logits = logits[i]
+        return hidden[-1][:, 0]
 
     def _forward(
         self,
@@ -211,17 +213,15 @@ class Engine(TextTools):
         cache: DynamicCache,
         attention_mask: torch.Tensor | None,
     ) -> list[torch.Tensor]:
-        """Hidden states [batch, n, d] at every boundary."""
+        """Hidden states [batch, n, d] at every boundary. All tensors are on the device."""
         self._decoder(
-            input_ids=ids.to(self.device),
-            position_ids=positions.to(self.device),
+            input_ids=ids,
+            position_ids=positions,
             attention_mask=attention_mask,
             use_cache=True,
             **{self._cache_argument: cache},
         )
-        hidden = [tensor for tensor in self._captured if tensor is not None]
-        self._captured = [None] * len(self.boundaries)
-        return hidden
+        return self._captured.take()[: len(self.boundaries)]
 
     def _running(self) -> Running:
         if self.threads is not None:
@@ -231,14 +231,15 @@ class Engine(TextTools):
     def logits(self, rows: U8) -> F32:
         """float32 [n, vocab] of final-boundary rows uint8 [n, row_bytes], accumulated in fp32."""
         with self._running():
-            values = torch.from_numpy(rows.copy()).view(TORCH_DTYPES[self.dtype]).to(self.device)
-            return (values.float() @ self._head_t).cpu().numpy()
+            return self.head.logits(rows)
 
-    def logit_blocks(self, rows: U8) -> Iterator[tuple[int, F32]]:
-        """(index of the first row, logits) in blocks of at most LOGIT_BLOCK rows."""
-        for first in range(0, len(rows), LOGIT_BLOCK):
-            yield first, self.logits(rows[first : first + LOGIT_BLOCK])
+    def margins(
+        self, rows: U8, params: SamplingParams, first_position: int, claimed: Sequence[int]
+    ) -> tuple[I64, I64]:
+        """``OutputHead.margins`` of final-boundary rows; also raises EngineError."""
+        with self._running():
+            return self.head.margins(rows, params, first_position, claimed)
 
     def output_matrix_bytes(self) -> U8:
         """W as uint8 [vocab, row_bytes], in the weight dtype, little-endian."""
-        return value_bytes(self._weight)
+        return value_bytes(self.head.weight)
