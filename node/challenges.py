@@ -13,8 +13,10 @@ from node.log import NodeLog
 from verillm.chain import ChainClient
 from verillm.chain.proofs import CommitmentProof, MatrixRow, TokenFraudProof
 from verillm.commitment import OutputMatrix, RowOpening, keccak256
-from verillm.comparator.compare import exceeds, row_statistics
-from verillm.comparator.verdict import JobObservation, RowComparison, judge
+from verillm.comparator.compare import exceeds
+from verillm.comparator.direction import Direction
+from verillm.comparator.observation import JobObservation, RowComparison, compare_rows, stack_rows
+from verillm.comparator.verdict import judge
 from verillm.constants import Dtype, Verdict
 from verillm.errors import VeriLLMError
 from verillm.manifest import Manifest
@@ -68,17 +70,22 @@ def find_divergence(mine: Party, other: Party, manifest: Manifest) -> Rows | Non
     tolerance (``BoundaryTolerance``), and no dispute may rest on that.
     """
     own = {(row.position, row.boundary): row for row in mine.opening.rows}
+    theirs = {(row.position, row.boundary): row for row in other.opening.rows}
     dtype = Dtype(manifest.spec.row_dtype)
-    rows = sorted(other.opening.rows, key=lambda r: (r.position, r.boundary))
-    pairs = [(own[row.position, row.boundary], row) for row in rows]
-    seen = tuple(
-        RowComparison(b.boundary, b.position, *row_statistics(a.row, b.row, dtype)) for a, b in pairs
-    )
-    if judge(JobObservation(seen, ()), manifest.table).verdict is not Verdict.REJECT:
+    seen: tuple[RowComparison, ...] = ()
+    shared: tuple[Direction, ...] = ()
+    for boundary in range(len(manifest.boundaries)):
+        places = [place for place in sorted(theirs) if place[1] == boundary]
+        if places:
+            a, b = (stack_rows([rows[place].row for place in places]) for rows in (own, theirs))
+            positions, tokens = [p for p, _ in places], [theirs[place].token for place in places]
+            compared, direction = compare_rows(boundary, positions, tokens, a, b, dtype)
+            seen, shared = seen + compared, shared + direction
+    if judge(JobObservation(seen, (), shared), manifest.table).verdict is not Verdict.REJECT:
         return None
     limits = manifest.spec.row_tolerance_q40
-    beyond = (exceeds(c.d, c.n, limits[c.boundary]) for c in seen)
-    return next((pair for pair, diverges in zip(pairs, beyond, strict=True) if diverges), None)
+    beyond = sorted((c.position, c.boundary) for c in seen if exceeds(c.d, c.n, limits[c.boundary]))
+    return (own[beyond[0]], theirs[beyond[0]]) if beyond else None
 
 
 class HasMatrix(Protocol):
@@ -153,9 +160,7 @@ class Challenger:
         matrix = self._models[job.submission.job.model_id].output_matrix
         last = len(evidence.manifest.boundaries) - 1
         row = next(
-            o
-            for o in evidence.worker.opening.rows
-            if (o.boundary, o.position) == (last, fraud.position)
+            o for o in evidence.worker.opening.rows if (o.boundary, o.position) == (last, fraud.position)
         )
         self._chain.prove_token_fraud(
             evidence.round_id,
@@ -182,9 +187,7 @@ class Challenger:
             if other.operator in pair and pair & allies:
                 self._log.info("already_disputed", job=evidence.job.job_id, accused=other.operator)
                 return
-        number = self._chain.open_dispute(
-            evidence.round_id, evidence.mine.proof, mine, other.proof, theirs
-        )
+        number = self._chain.open_dispute(evidence.round_id, evidence.mine.proof, mine, other.proof, theirs)
         self._log.info("dispute_opened", job=evidence.job.job_id, accused=other.operator, dispute=number)
 
 

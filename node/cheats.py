@@ -84,14 +84,14 @@ class Lazy(Behaviour):
             guess = torch.from_numpy(self._random.standard_normal(shape, dtype=np.float32))
             rows = guess.to(TORCH_DTYPES[self.engine.dtype]).view(torch.uint8).numpy()
             store.append_rows(boundary, 0, rows)
-        return SequenceState(list(tokens), store, [], np.zeros(0, np.float32))
+        return SequenceState(list(tokens), store, [])
 
     def decode(
         self, states: Sequence[SequenceState], specs: Sequence[GenerationSpec], on_token: OnToken
     ) -> None:
         for state in states:
             honest = self.engine.prefill(state.fed)
-            state.store, state.layers, state.logits = honest.store, honest.layers, honest.logits
+            state.store, state.layers = honest.store, honest.layers
         super().decode(states, specs, on_token)
 
 

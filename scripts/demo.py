@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from verillm.calibrate import calibrate
+from verillm.calibrate import manifest_of
 from verillm.chain import AddressBook, ChainClient
 from verillm.chain.deploy import deploy
 from verillm.chain.devnet import account, start_anvil
@@ -30,7 +30,7 @@ from verillm.constants import Dtype, Verdict
 from verillm.engine.transformers_engine import Engine
 from verillm.errors import ConfigError, VeriLLMError
 from verillm.manifest import Manifest
-from verillm.model_store import manifest_path, resolve
+from verillm.model_store import resolve
 from verillm.sdk import Client, Generation, Receipt, Reset, verify_receipt
 from verillm.vrf import public_key
 
@@ -189,11 +189,8 @@ def start_network(stack: ExitStack, model: str) -> Network:
     book.write(STATE / "addresses.json")
     say(f"chain      anvil, chain id {book.chain_id}, a block every {BLOCK_SECONDS} s; contracts deployed")
     folder = resolve(model, progress=lambda line: say(f"model      {line}"))
-    path = manifest_path(folder, Dtype.BF16)
-    if not path.exists():
-        calibrate(folder, Dtype.BF16, progress=lambda line: say(f"           {line}"))
-    manifest = Manifest.load(path)
-    shutil.copy(path, STATE / "manifest.json")
+    manifest = manifest_of(folder, Dtype.BF16, lambda line: say(f"           {line}"))
+    manifest.save(STATE / "manifest.json")
     say(f"model      {manifest.name}, bf16, id 0x{manifest.model_id.hex()[:16]}…, from {folder}")
 
     net = Network(

@@ -1,37 +1,45 @@
 """Measure the honest variation of a model on this host, and write its manifest.
 
 Honest workers differ in batch size, padding, threads and attention kernel; each job here is decoded with one
-such setting and prefilled with another. The prompts and seeds are fixed.
+such setting and prefilled with another. Other engines and hardware also round in other places: for 2-byte
+rows every other job is prefilled in float32 and rounded at the boundaries only, which is as far from this
+engine as vLLM is (docs/detection.md). The prompts and seeds are fixed.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from eth_hash.auto import keccak
+from numpy.typing import NDArray
 
 from verillm.commitment import OutputMatrix
+from verillm.commitment.job import RowStore
 from verillm.comparator.calibration import DEFAULT_FALSE_POSITIVE_RATE, HonestJob
 from verillm.comparator.calibration import calibrate as make_table
 from verillm.comparator.compare import ratio_q40, rows_statistics
+from verillm.comparator.direction import pair_cosines, unit_deviations
 from verillm.constants import CHUNK_BYTES, PPM, Dtype
 from verillm.engine.finish import GenerationSpec
-from verillm.engine.loading import WEIGHT_DTYPE
+from verillm.engine.loading import TORCH_DTYPES, WEIGHT_DTYPE
+from verillm.engine.running import value_bytes
 from verillm.engine.transformers_engine import Engine, SequenceState
-from verillm.errors import ConfigError
+from verillm.errors import ConfigError, EncodingError
 from verillm.manifest import SAMPLER_VERSION, Manifest, config_hash, make_manifest, weights_root
 from verillm.model_store import manifest_path
-from verillm.sampling.sampler import margins
 from verillm.types import SamplingParams
 
-OUTPUT_TOKENS = 24
-BATCH_SIZES = (1, 4, 2, 4, 3, 4, 4, 2)
+OUTPUT_TOKENS = 48
+"""Long enough for greedy jobs to repeat themselves: then the deviations of rows resemble each other more."""
+BATCH_SIZES = (1, 8, 2, 4, 3, 6)
 DECODE_THREADS = (1, 1, 2, 1)
 PREFILL_THREADS = (2, 1)
 TOPICS = (
@@ -45,6 +53,9 @@ TOPICS = (
     "Summarise: The river rises in the hills, crosses a plain of wheat, and meets the sea in a wide delta "
     "where birds winter. Its floods once fed the fields; now dams hold them back, and the delta shrinks.",
 )
+DIRECTION_ROWS = 32
+"""Rows of a job whose pairs are measured: about as many as a verifier opens, evenly spaced."""
+U8 = NDArray[np.uint8]
 Progress = Callable[[str], None]
 
 
@@ -58,7 +69,7 @@ def calibrate(
     dtype: Dtype,
     boundaries: Sequence[int] | None = None,
     *,
-    jobs: int = 24,
+    jobs: int = 48,
     false_positive_rate: float = DEFAULT_FALSE_POSITIVE_RATE,
     name: str | None = None,
     save: bool = True,
@@ -73,7 +84,8 @@ def calibrate(
     ends = tuple(boundaries) if boundaries is not None else default_boundaries(_layers(folder))
     engine = Engine(folder, dtype, ends, threads=1)
     progress(f"calibrate: {dtype.name.lower()}, boundaries {list(ends)}, {jobs} honest jobs")
-    measured = measure(engine, jobs, progress)
+    wide = None if dtype is Dtype.FP32 else Engine(folder, Dtype.FP32, ends, threads=1)
+    measured = measure(engine, wide, jobs, progress)
     table = make_table(measured, dtype, false_positive_rate)
     manifest = make_manifest(
         _content(folder, engine, name or folder.name),
@@ -87,8 +99,29 @@ def calibrate(
     return manifest
 
 
-def measure(engine: Engine, jobs: int, progress: Progress = lambda line: None) -> list[HonestJob]:
-    """Run ``jobs`` honest jobs in batches of 1 to 4 and compare decode with prefill."""
+def manifest_of(
+    folder: str | os.PathLike[str], dtype: Dtype, progress: Progress = lambda line: None
+) -> Manifest:
+    """The manifest that is saved with the model, or else a new calibration's.
+
+    A manifest of an earlier version of this package counts as none. Raises ConfigError, EngineError.
+    """
+    path = manifest_path(folder, dtype)
+    if path.is_file():
+        try:
+            manifest = Manifest.load(path)
+            if len(manifest.table.boundaries) == len(manifest.boundaries):
+                return manifest
+        except EncodingError as error:
+            progress(f"calibrate: {path.name} is not of this version ({error})")
+    return calibrate(folder, dtype, progress=progress)
+
+
+def measure(
+    engine: Engine, wide: Engine | None, jobs: int, progress: Progress = lambda line: None
+) -> list[HonestJob]:
+    """Run ``jobs`` honest jobs in batches of 1 to 8 and compare decode with prefill; ``wide`` is the same
+    model in float32, for every other job."""
     found: list[HonestJob] = []
     batch = 0
     while len(found) < jobs:
@@ -102,7 +135,12 @@ def measure(engine: Engine, jobs: int, progress: Progress = lambda line: None) -
             pass
         engine.configure(threads=PREFILL_THREADS[batch % 2], attn="eager" if batch % 5 == 4 else "sdpa")
         for state, spec, prompt in zip(states, specs, prompts, strict=True):
-            found.append(_compare(engine, state, spec, prompt))
+            if wide is not None and len(found) % 2:
+                own = _rounded(wide.prefill(state.fed).store, engine.dtype)
+            else:
+                store = engine.prefill(state.fed).store
+                own = [store.rows(b) for b in range(store.boundaries)]
+            found.append(_compare(engine, state, spec, prompt, own))
         batch += 1
         progress(f"calibrate: {len(found)}/{jobs} jobs")
     engine.configure(threads=1, attn="sdpa")
@@ -110,17 +148,24 @@ def measure(engine: Engine, jobs: int, progress: Progress = lambda line: None) -
 
 
 def _prompt(engine: Engine, number: int) -> list[int]:
-    """Chat and plain prompts, from a few tokens to a few hundred."""
+    """Chat, plain text, one phrase again and again, and noise; from one token to a few hundred."""
     count = len(TOPICS)
     topic, other = TOPICS[number % count], TOPICS[(3 * number + number // count) % count]
-    if number >= count:
-        topic = f"{topic} {other} {number}"
-    if number % 4 == 3:
-        tokens = engine.encode(" ".join(TOPICS[: 1 + number % count]) + " " + topic)
-    elif engine.tokenizer.chat_template and number % 2 == 0:
-        tokens = engine.chat([{"role": "user", "content": topic}])
+    text = f"{topic} {other} {number}" if number >= count else topic
+    kind = number % 8
+    if kind == 3:
+        tokens = engine.encode(" ".join(TOPICS[: 1 + number // 8 % count]) + " " + text)
+    elif kind == 5:
+        tokens = engine.encode(topic[: 4 + number % 5] * (4 + number))
+    elif kind == 7:
+        rng = random.Random(number)
+        tokens = [rng.randrange(engine.vocab_size) for _ in range(1 + number)]
+    elif engine.tokenizer.chat_template and kind in (0, 4, 6):
+        tokens = engine.chat([{"role": "user", "content": text}])
     else:
-        tokens = engine.encode(topic)
+        tokens = engine.encode(text)
+    if not engine.tokenizer.chat_template and engine.tokenizer.bos_token_id is not None:
+        tokens = [engine.tokenizer.bos_token_id, *tokens]  # a base model expects one; templates have theirs
     return tokens[: engine.max_positions // 2]
 
 
@@ -132,20 +177,28 @@ def _spec(number: int) -> GenerationSpec:
     return GenerationSpec(sampling, OUTPUT_TOKENS)
 
 
-def _compare(engine: Engine, state: SequenceState, spec: GenerationSpec, prompt: int) -> HonestJob:
-    own = engine.prefill(state.fed).store
-    ratios = []
-    for boundary in range(len(engine.boundaries)):
-        d, n = rows_statistics(state.store.rows(boundary), own.rows(boundary), engine.dtype)
-        # Bit-equal rows (prompt rows that the same kernel made twice) tell nothing about other hosts.
-        different = [ratio_q40(int(a), int(b)) for a, b in zip(d, n, strict=True) if a > 0]
-        ratios.append(tuple(different or [0]))
-    final = own.rows(len(engine.boundaries) - 1)[prompt - 1 :]
-    found: list[int] = []
-    for start, logits in engine.logit_blocks(final):
-        claimed = np.asarray(state.output[start : start + len(logits)], np.int64)
-        found += margins(logits, spec.sampling, prompt - 1 + start, claimed)[0].tolist()
-    return HonestJob(tuple(ratios), tuple(found))
+def _compare(
+    engine: Engine, state: SequenceState, spec: GenerationSpec, prompt: int, own: Sequence[U8]
+) -> HonestJob:
+    """A decoded job against ``own`` rows of the same tokens: uint8 [n, row_bytes] at each boundary."""
+    every, cosines = [], []
+    for boundary, ours in enumerate(own):
+        theirs = state.store.rows(boundary)
+        d, n = rows_statistics(theirs, ours, engine.dtype)
+        every.append([ratio_q40(int(a), int(b)) for a, b in zip(d, n, strict=True)])
+        spaced = np.unique(np.linspace(0, len(ours) - 1, DIRECTION_ROWS).astype(int))
+        units = unit_deviations(theirs[spaced], ours[spaced], engine.dtype)
+        cosines.append(tuple(pair_cosines(units, spaced, np.asarray(state.fed)[spaced]).tolist()))
+    keep = [i for i, position in enumerate(zip(*every, strict=True)) if any(position)]
+    ratios = tuple(tuple(rows[i] for i in keep) for rows in every)
+    found, _ = engine.margins(own[-1][prompt - 1 :], spec.sampling, prompt - 1, state.output)
+    return HonestJob(ratios, tuple(cosines), tuple(found.tolist()))
+
+
+def _rounded(store: RowStore, dtype: Dtype) -> list[U8]:
+    """float32 rows of every boundary in ``dtype``."""
+    wide = (torch.from_numpy(store.rows(b).copy()).view(torch.float32) for b in range(store.boundaries))
+    return [value_bytes(rows.to(TORCH_DTYPES[dtype])) for rows in wide]
 
 
 def _layers(folder: Path) -> int:

@@ -19,9 +19,10 @@ from verillm.commitment import MerkleTree
 from verillm.comparator.tolerance import ToleranceTable
 from verillm.constants import CHUNK_BYTES, MAX_HIDDEN_SIZE, Dtype
 from verillm.errors import ConfigError, EncodingError
+from verillm.sdk.jsoncodec import parse_json
 from verillm.types import ModelSpec
 
-MANIFEST_VERSION = 1
+MANIFEST_VERSION = 2
 SAMPLER_VERSION = 1
 """Version of section 2 of ``docs/protocol.md``."""
 TOKEN_MARGIN_Q24 = 1 << 18
@@ -29,6 +30,8 @@ TOKEN_MARGIN_Q24 = 1 << 18
 order separates the two, about 1e-5 for logits near 30; honest variation of rows does not enter."""
 CONFIG_IGNORED = frozenset({"_name_or_path", "_model_name_or_path", "transformers_version", "dtype"})
 _HASHES = ("config_hash", "weights_root", "tokenizer_hash", "chat_template_hash")
+_SPEC_COPIES = ("hidden_size", "vocab_size", "row_dtype", "weight_dtype")
+"""What the spec repeats of the content."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,9 @@ class Manifest:
             raise EncodingError(f"manifest.eos_token_ids: outside the vocabulary of {self.vocab_size}")
         if len(self.spec.row_tolerance_q40) != len(self.boundaries):
             raise EncodingError("manifest.spec: row_tolerance_q40 needs one value per boundary")
+        for name in _SPEC_COPIES:
+            if getattr(self.spec, name) != getattr(self, name):
+                raise EncodingError(f"manifest.spec.{name}: is not the manifest's {getattr(self, name)}")
         if self.spec.manifest_hash != self.content_hash():
             raise EncodingError("manifest.spec: manifest_hash is not the hash of this manifest's content")
 
@@ -103,10 +109,7 @@ class Manifest:
     def from_json(cls, text: str) -> Manifest:
         """Inverse of ``to_json``. Raises EncodingError for unknown, missing or malformed fields, and when the
         spec does not belong to the content."""
-        try:
-            value = json.loads(text)
-        except ValueError as error:
-            raise EncodingError(f"manifest: not JSON: {error}") from error
+        value = parse_json(text, "manifest")
         _check_fields(value, cls, "manifest")
         spec = value["spec"]
         _check_fields(spec, ModelSpec, "manifest.spec")
@@ -147,10 +150,10 @@ class Manifest:
     def load(cls, path: str | os.PathLike[str]) -> Manifest:
         """Raises ConfigError if the file cannot be read, EncodingError if it is no manifest."""
         try:
-            text = Path(path).read_text()
+            text = Path(path).read_bytes()
         except OSError as error:
             raise ConfigError(f"manifest: {error}; make one with `verillm calibrate`") from error
-        return cls.from_json(text)
+        return cls.from_json(_utf8(text, f"manifest: {path}"))
 
 
 def make_manifest(content: dict[str, Any], output_matrix_root: bytes, table: ToleranceTable) -> Manifest:
@@ -170,8 +173,12 @@ def make_manifest(content: dict[str, Any], output_matrix_root: bytes, table: Tol
 
 
 def content_hash(content: dict[str, Any]) -> bytes:
-    """keccak of canonical JSON: sorted keys, no spaces, ASCII."""
-    return keccak(json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode())
+    """keccak of canonical JSON: sorted keys, no spaces, ASCII. Raises EncodingError for NaN and Inf."""
+    try:
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except ValueError as error:
+        raise EncodingError(f"content: {error}") from error
+    return keccak(text.encode())
 
 
 def weights_root(folder: str | os.PathLike[str]) -> bytes:
@@ -180,16 +187,15 @@ def weights_root(folder: str | os.PathLike[str]) -> bytes:
     leaves: dict[str, bytes] = {}
     for path in sorted(Path(folder).glob("*.safetensors")):
         with path.open("rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            if size > path.stat().st_size:
+            size, length = int.from_bytes(file.read(8), "little"), path.stat().st_size
+            if size > length:
                 raise EncodingError(f"{path}: the header's length {size} is larger than the file")
-            try:
-                header = json.loads(file.read(size))
-            except ValueError as error:
-                raise EncodingError(f"{path}: the header is not JSON: {error}") from error
+            header = parse_json(_utf8(file.read(size), f"{path}: the header"), f"{path}: the header")
+            if not isinstance(header, dict):
+                raise EncodingError(f"{path}: the header is no object")
             header.pop("__metadata__", None)
             for name, info in header.items():
-                start, end = info["data_offsets"]
+                start, end = _data_offsets(info, length - 8 - size, f"{path}: tensor {name[:80]!r}")
                 file.seek(8 + size + start)
                 digest = hashlib.sha256(file.read(end - start)).hexdigest()
                 leaf = {"name": name, "dtype": info["dtype"], "shape": info["shape"], "sha256": digest}
@@ -200,9 +206,31 @@ def weights_root(folder: str | os.PathLike[str]) -> bytes:
 
 
 def config_hash(folder: str | os.PathLike[str]) -> bytes:
-    """keccak of config.json's canonical JSON without names and versions."""
-    config = json.loads((Path(folder) / "config.json").read_text())
+    """keccak of config.json's canonical JSON without names and versions. Raises EncodingError."""
+    path = Path(folder) / "config.json"
+    config = parse_json(_utf8(path.read_bytes(), str(path)), str(path))
+    if not isinstance(config, dict):
+        raise EncodingError(f"{path}: is no object")
     return content_hash({name: value for name, value in config.items() if name not in CONFIG_IGNORED})
+
+
+def _utf8(data: bytes, name: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise EncodingError(f"{name}: is not UTF-8: {error}") from error
+
+
+def _data_offsets(info: Any, size: int, name: str) -> tuple[int, int]:
+    """Where a tensor's bytes begin and end among the ``size`` bytes of data."""
+    if not isinstance(info, dict) or not {"dtype", "shape", "data_offsets"} <= info.keys():
+        raise EncodingError(f"{name}: needs dtype, shape and data_offsets")
+    offsets = info["data_offsets"]
+    if not isinstance(offsets, list) or len(offsets) != 2 or not all(type(o) is int for o in offsets):
+        raise EncodingError(f"{name}: data_offsets must be two integers")
+    if not 0 <= offsets[0] <= offsets[1] <= size:
+        raise EncodingError(f"{name}: data_offsets {offsets} are not in order within {size} bytes of data")
+    return offsets[0], offsets[1]
 
 
 def _plain(value: Any) -> Any:
@@ -223,9 +251,12 @@ def _hash(value: Any, name: str) -> bytes:
     if not isinstance(value, str) or len(value) != 66 or not value.startswith("0x"):
         raise EncodingError(f"manifest.{name}: must be 0x and 64 hex digits")
     try:
-        return bytes.fromhex(value[2:])
+        data = bytes.fromhex(value[2:])
     except ValueError as error:
         raise EncodingError(f"manifest.{name}: must be 0x and 64 hex digits") from error
+    if len(data) != 32:  # fromhex skips white space
+        raise EncodingError(f"manifest.{name}: must be 0x and 64 hex digits")
+    return data
 
 
 def _uint(value: Any, name: str) -> int:
@@ -241,6 +272,6 @@ def _uints(value: Any, name: str) -> tuple[int, ...]:
 
 
 def _dtype(value: Any, name: str) -> Dtype:
-    if value not in {d.name.lower() for d in Dtype}:
-        raise EncodingError(f"manifest.{name}: {value!r} is not bf16, fp16 or fp32")
+    if not isinstance(value, str) or value not in {d.name.lower() for d in Dtype}:
+        raise EncodingError(f"manifest.{name}: {str(value)[:40]!r} is not bf16, fp16 or fp32")
     return Dtype[value.upper()]

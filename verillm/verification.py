@@ -1,4 +1,4 @@
-"""Check a whole job with the model: one prefill over prompt and output, then rows, token margins and finish.
+"""The verdict over a whole job: what the worker's own words contradict, then what ``observe`` sees of it.
 
 Proofs and signatures are checked before (``commitment.verify_opening``, ``eip712``); here are the values.
 """
@@ -10,19 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from verillm.commitment import RowOpening, token_list_hash
+from verillm.commitment import RowOpening
 from verillm.commitment.hashing import token_root as tree_of_tokens
 from verillm.commitment.job import RowStore
-from verillm.comparator.compare import row_statistics
 from verillm.comparator.tolerance import ToleranceTable
-from verillm.comparator.verdict import JobObservation, JobVerdict, RowComparison, judge
+from verillm.comparator.verdict import JobVerdict, judge
 from verillm.constants import FinishReason, Verdict
-from verillm.eip712 import stop_hash
-from verillm.engine.finish import first_violation
 from verillm.engine.transformers_engine import Engine
-from verillm.errors import EngineError, InvalidRequest, RowError
 from verillm.manifest import TOKEN_MARGIN_Q24
-from verillm.sampling.sampler import margins
+from verillm.observe import check_request, observe
 from verillm.types import TOKEN_BOUNDARY, Job
 
 
@@ -35,73 +31,6 @@ class TokenFraud:
     claimed: int
     better: int
     gap_q24: int
-
-
-def check_request(job: Job, prompt: Sequence[int], stop: Sequence[str]) -> None:
-    """Raise InvalidRequest unless prompt and stop strings are those that the client signed."""
-    if len(prompt) != job.prompt_tokens or token_list_hash(prompt) != job.prompt_hash:
-        raise InvalidRequest(
-            f"prompt: positions 0 to {max(len(prompt), 1) - 1} do not hash to the job's prompt_hash; "
-            "this is not the prompt that the client signed"
-        )
-    if stop_hash(stop) != job.stop_hash:
-        raise InvalidRequest("stop: the strings do not hash to the job's stop_hash")
-
-
-def observe(
-    engine: Engine,
-    job: Job,
-    prompt: Sequence[int],
-    output: Sequence[int],
-    finish_reason: FinishReason,
-    stop: Sequence[str],
-    openings: Sequence[RowOpening],
-    own: RowStore | None = None,
-) -> JobObservation:
-    """Compare a job with our own prefill: every output token's margin, the opened rows, the finish rule.
-
-    ``own`` holds the rows of a prefill of prompt + output[:-1]; None prefills here. ``unable`` is set if the
-    engine fails. Raises InvalidRequest if the prompt is not the job's or an opening is outside the job.
-    """
-    check_request(job, prompt, stop)
-    count = len(prompt) + len(output) - 1
-    if any(not (0 <= o.boundary < len(engine.boundaries) and 0 <= o.position < count) for o in openings):
-        limits = f"{len(engine.boundaries)} boundaries and {count} positions"
-        raise InvalidRequest(f"openings: one is outside the job's {limits}")
-    try:
-        store = own if own is not None else engine.prefill([*prompt, *output[:-1]]).store
-        if store.count(0) != count:
-            raise EngineError(f"own rows: {store.count(0)}, the job has {count}")
-        rows = tuple(
-            RowComparison(
-                o.boundary,
-                o.position,
-                *row_statistics(o.row, store.rows(o.boundary)[o.position], engine.dtype),
-            )
-            for o in openings
-        )
-        final = store.rows(len(engine.boundaries) - 1)
-        found = _output_margins(engine, job, len(prompt), output, final)
-    except (EngineError, RowError) as error:
-        return JobObservation((), (), unable=str(error))
-    broken = first_violation(
-        output, finish_reason, engine.eos_token_ids, stop, job.max_output_tokens, engine.decode
-    )
-    last = len(output) - 1 if broken is None else broken
-    return JobObservation(rows, found, finish_ok=broken is None, finish_position=len(prompt) + last)
-
-
-def _output_margins(
-    engine: Engine, job: Job, first: int, output: Sequence[int], final: np.ndarray
-) -> tuple[tuple[int, int], ...]:
-    """(position, margin Q24) of each output token; ``first`` is the position of the first one."""
-    claimed = np.asarray(output, np.int64)
-    found: list[tuple[int, int]] = []
-    for start, logits in engine.logit_blocks(final[first - 1 :]):
-        block = claimed[start : start + len(logits)]
-        values, _ = margins(logits, job.sampling, first - 1 + start, block)
-        found += [(first + start + i, int(value)) for i, value in enumerate(values)]
-    return tuple(found)
 
 
 def verify_job(
@@ -125,7 +54,8 @@ def verify_job(
     contradiction = _contradiction(engine, job, prompt, output, openings, token_root)
     if contradiction is not None:
         return contradiction
-    return judge(observe(engine, job, prompt, output, finish_reason, stop, openings, own), table)
+    seen = observe(engine, job, prompt, output, finish_reason, stop, openings, own)
+    return judge(seen, table)
 
 
 def _contradiction(
@@ -181,8 +111,8 @@ def find_token_fraud(
         if o.boundary != last or not job.prompt_tokens - 1 <= o.position < len(tokens) - 1:
             continue
         claimed = tokens[o.position + 1]
-        logits = engine.logits(np.frombuffer(o.row, np.uint8)[None])
-        gaps, best = margins(logits, job.sampling, o.position, np.array([claimed]))
+        row = np.frombuffer(o.row, np.uint8)[None]
+        gaps, best = engine.margins(row, job.sampling, o.position, [claimed])
         gap = int(gaps[0])
         if gap > margin_q24 and (worst is None or gap > worst.gap_q24):
             worst = TokenFraud(o.position, claimed, int(best[0]), gap)

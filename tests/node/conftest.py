@@ -23,7 +23,7 @@ SCHEDULER = Account.from_key("0x" + "5c" * 32)
 def tiny_manifest(tiny_folder):
     from verillm.calibrate import calibrate
 
-    return calibrate(tiny_folder, Dtype.FP32, boundaries=(1, 3), jobs=6)
+    return calibrate(tiny_folder, Dtype.FP32, boundaries=(1, 3), jobs=24)
 
 
 @pytest.fixture

@@ -29,10 +29,12 @@ def party(rows):
 def tolerant(tiny_manifest):
     """The manifest with rows beyond relative L2 of about 1e-3 out of tolerance, and beyond 0.1 rejected."""
     bounds = [
-        {**b, "row_tolerance_q40": 1 << 19, "row_reject_q40": 1 << 33, "row_log2_tail_q16": 1 << 16}
+        {**b, "row_tolerance_q40": 1 << 19, "row_reject_q40": 1 << 33}
         for b in tiny_manifest.tolerance["boundaries"]
     ]
-    manifest = SimpleNamespace(spec=replace(tiny_manifest.spec, row_tolerance_q40=(1 << 19,) * 2))
+    manifest = SimpleNamespace(
+        spec=replace(tiny_manifest.spec, row_tolerance_q40=(1 << 19,) * 2), boundaries=(1, 2)
+    )
     manifest.table = type(tiny_manifest.table).from_dict({**tiny_manifest.tolerance, "boundaries": bounds})
     return manifest
 

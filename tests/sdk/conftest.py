@@ -17,7 +17,7 @@ from verillm.sdk.receipt import Receipt
 def sdk_manifest(tiny_folder: Path) -> Manifest:
     from verillm.calibrate import calibrate
 
-    return calibrate(tiny_folder, Dtype.FP32, (1, 2, 3), jobs=8, save=False)
+    return calibrate(tiny_folder, Dtype.FP32, (1, 2, 3), jobs=24, save=False)
 
 
 @pytest.fixture(scope="session")

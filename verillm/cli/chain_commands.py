@@ -31,7 +31,7 @@ def add(commands: Any) -> None:
     calibrate.add_argument(
         "--dtype", choices=DTYPES, default="bf16", help="dtype of compute and rows (default bf16)"
     )
-    calibrate.add_argument("--jobs", type=int, default=24, help="honest jobs to measure (default 24)")
+    calibrate.add_argument("--jobs", type=int, default=48, help="honest jobs to measure (default 48)")
     calibrate.add_argument("--out", metavar="FILE", help="manifest to write (default: in the model folder)")
     calibrate.set_defaults(run=calibrate_model)
     deploy = commands.add_parser("deploy", help="deploy the contracts, or say what that would do")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import secrets
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -42,6 +43,12 @@ def add(commands: Any) -> None:
     verify.add_argument("--manifest", metavar="FILE", help="the model's manifest (default: from the folder)")
     verify.add_argument("--hashes-only", action="store_true", help="do not run the model; needs no torch")
     verify.add_argument("--job", metavar="0xID", help="the job that the receipt must be of")
+    verify.add_argument(
+        "--quick",
+        action="store_true",
+        help="stop the prefill at a boundary drawn now, and once the evidence is decisive: cheaper, but "
+        "it may miss what shows deeper only, and name a later position than the first",
+    )
     verify.add_argument("--threads", type=int, help="CPU threads for the model")
     verify.add_argument("--json", action="store_true", help="print one JSON object")
     add_network_flags(verify)
@@ -98,7 +105,8 @@ def _check(args: argparse.Namespace, network: Network, receipt: Receipt, keys: K
             f"--model: {folder} has other weights than the manifest; give the model of the receipt"
         )
     engine = Engine.from_manifest(folder, manifest, threads=args.threads)
-    return verify_receipt(receipt, engine, manifest, keys)
+    depth = secrets.randbelow(len(manifest.boundaries)) if args.quick else None
+    return verify_receipt(receipt, engine, manifest, keys, depth)
 
 
 def _find_model(args: argparse.Namespace, network: Network, receipt: Receipt) -> tuple[Path, Manifest]:

@@ -1,18 +1,9 @@
-"""Tolerances from honest runs of one model.
+"""The tolerance table of one model from honest jobs (the model of honest work is in ``likelihood``).
 
-Rows: log2 of the ratio D/N spreads between jobs and inside a job. Inside a job its upper tail is heavier
-than a normal one: now and then an honest row is ten times as far off as its neighbours. The tail is taken as
-exponential above the 90th percentile u: P(row > u + x) = 0.1 exp(-x / tail). So one row rejects a job only
-when it is very far off, and the mean over the opened rows (``ToleranceTable.mean_row_limit``) does the rest.
-No limit is below the dtype's floor.
-
-Token margins: most are 0. The positive ones are taken as exponential with mean ``scale``, arriving with a
-probability ``rate`` per token. A single margin passes x with probability rate * exp(-x / scale); the sum over
-n tokens passes scale * (sqrt(n rate) + sqrt(ln(1 / alpha)))^2 with probability at most alpha (Chernoff bound
-of a compound Poisson sum of exponentials).
-
-The false-positive budget of one honest job is split by Bonferroni: a quarter each for single rows, mean of
-rows, single tokens and sum of tokens, and each quarter over the tests of its kind.
+Single rows: the upper tail of log2(D/N) is taken as exponential above the 90th percentile u, so
+P(row > u + x) = 0.1 exp(-x / tail); that gives the contract's line and the limit at which one row rejects.
+Single tokens: a margin passes x with probability rate * exp(-x / scale).
+Everything else is pooled by Bayes factors; here are the centers and spreads that they need.
 """
 
 from __future__ import annotations
@@ -21,12 +12,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from verillm.comparator.likelihood import ROW_DEGREES
 from verillm.comparator.tolerance import (
     FLOORS_Q40,
-    TEST_FAMILIES,
+    Q16,
+    ROW_SHARE,
+    TOKEN_SHARE,
     BoundaryTolerance,
+    Spread,
     ToleranceTable,
     log2_ratio,
+    mean_excess,
 )
 from verillm.constants import PPM, SCORE_FRACTION_BITS, Dtype
 from verillm.errors import ConfigError
@@ -38,20 +34,27 @@ TOKENS_PER_JOB = 4096
 """Most output tokens of a job that the single-token limit's budget covers."""
 DEFAULT_FALSE_POSITIVE_RATE = 1e-6
 
-SAFETY_LOG2 = {Dtype.BF16: 2 * math.log2(1.25), Dtype.FP16: 2 * math.log2(1.25), Dtype.FP32: 0.0}
-"""Added to every log2 ratio limit: 1.25 in relative L2, for kernels that differ more than this host's do.
-fp32 has its floor instead."""
-MAX_REJECT_LOG2 = 39.0
-"""log2(D/N * 2^40) of relative L2 1; unrelated rows are at 40. ``row_reject_q40`` is never above it: where
-the measured tail asks for more, the budget rests on honest rows never being that far apart."""
-MAX_TOLERANCE_LOG2 = 38.0
-"""A calibration whose ``row_tolerance_q40`` would be above D/N = 1/4 is refused."""
-ROW_DIVERGENCE_RATE = 1e-4
-"""Share of honest rows beyond ``row_tolerance_q40``."""
+ALLOWANCE_BITS = {Dtype.BF16: 2 * math.log2(1.25), Dtype.FP16: 2 * math.log2(1.25), Dtype.FP32: 4.0}
+"""1.25 in relative L2, for kernels that differ more than this host's do; fp32 up to the floor of a row."""
+MAX_TOLERANCE_LOG2, MAX_REJECT_LOG2 = 38.0, 39.0
+"""log2(D/N * 2^40) of D/N = 1/4 and 1/2; unrelated rows are at 40. No limit of a single row is above these:
+where the measured tail asks for more, its budget rests on honest rows never being that far apart."""
+MAX_START_LOG2 = 34.0
+"""A tenth of the rows may be beyond D/N = 2^-6 in no calibration: such work is not honest."""
+ROW_DIVERGENCE_RATE = 3e-5
+"""Share of honest rows beyond ``row_tolerance_q40``. Lower, and int4 weights would stay below it: now and
+then an honest row is as far off as theirs, so only whole jobs tell them apart at lower rates."""
 TAIL_SHARE = 0.1
+MIN_ROW_SCALE, MIN_JOB_SCALE = 0.25, 0.125
+"""Bits. A calibration that saw less spread saw too little."""
+ALLOWANCE_COSINE = 0.03
+MIN_PAIR_SD, MIN_JOB_COSINE = 0.05, 0.01
+MAX_PAIR_SD, MAX_JOB_COSINE = 0.25, 0.05
+"""Of a calibration in which half of the jobs or more have no direction (rows below the floor)."""
 MARGIN_SCALE_SAFETY = 1.25
 MARGIN_RATE_SAFETY = 2.0
-"""Jobs differ in how often two tokens nearly tie."""
+MARGIN_JOB_BITS = 0.5
+"""Jobs differ in how often two tokens nearly tie, by about this much (log2)."""
 MARGIN_FLOOR_Q24 = {
     Dtype.BF16: (1 << SCORE_FRACTION_BITS) // 2,
     Dtype.FP16: (1 << SCORE_FRACTION_BITS) // 8,
@@ -66,38 +69,50 @@ finite scale."""
 @dataclass(frozen=True)
 class HonestJob:
     """What one honest job showed: ``ratios_q40[b]`` lists ``ratio_q40`` of each compared row at boundary b,
-    ``margins_q24`` the margin of each output token."""
+    the same positions at every boundary; ``cosines[b]`` the cosines of all pairs of rows that differ
+    (``direction.pair_cosines``); ``margins_q24`` the margin of each output token. Rows that the same kernel
+    made twice, bit by bit, tell nothing about other hosts: leave them out."""
 
     ratios_q40: tuple[tuple[int, ...], ...]
+    cosines: tuple[tuple[float, ...], ...]
     margins_q24: tuple[int, ...]
 
 
-def _mean_sd(values: Sequence[float]) -> tuple[float, float]:
-    mean = math.fsum(values) / len(values)
-    return mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
+Jobs = Sequence[Sequence[float]]
 
 
-def _boundary(jobs: Sequence[Sequence[int]], dtype: Dtype, tail: float) -> BoundaryTolerance:
-    logs = [[log2_ratio(ratio, dtype) for ratio in job] for job in jobs]
-    job_mean, job_sd = _mean_sd([math.fsum(job) / len(job) for job in logs])
-    rows = [value for job in logs for value in job]
-    _, row_sd = _mean_sd(rows)
-    start, scale = _upper_tail(rows)
-    tolerance = start + scale * math.log(TAIL_SHARE / ROW_DIVERGENCE_RATE) + SAFETY_LOG2[dtype]
-    reject = start + scale * math.log(TAIL_SHARE / tail) + SAFETY_LOG2[dtype]
-    if tolerance > MAX_TOLERANCE_LOG2:
-        raise ConfigError(
-            f"jobs: row tolerance 2^{tolerance - 40:.1f} is above 2^-2; add honest jobs or rows"
-        )
-    floor = FLOORS_Q40[dtype]
-    return BoundaryTolerance(
-        row_tolerance_q40=max(math.ceil(2.0**tolerance), floor),
-        row_reject_q40=max(math.ceil(2.0 ** min(reject, MAX_REJECT_LOG2)), floor),
-        job_log2_mean_q16=math.ceil((job_mean + SAFETY_LOG2[dtype]) * 65536),
-        job_log2_sd_q16=math.ceil(job_sd * 65536),
-        row_log2_sd_q16=math.ceil(row_sd * 65536),
-        row_log2_tail_q16=math.ceil(scale * 65536),
-    )
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _moments(jobs: Jobs) -> tuple[float, float, float]:
+    """(mean of the jobs' means, standard deviation within jobs, of the jobs' means)."""
+    means = [_mean(job) for job in jobs]
+    center = _mean(means)
+    job_sd = math.sqrt(math.fsum((m - center) ** 2 for m in means) / (len(means) - 1))
+    degrees = sum(len(job) - 1 for job in jobs)
+    squares = math.fsum((v - m) ** 2 for job, m in zip(jobs, means, strict=True) for v in job)
+    return center, math.sqrt(squares / degrees) if degrees else 0.0, job_sd
+
+
+def _spread(center: float, single: float, job: float) -> Spread:
+    return Spread(*(math.ceil(value * Q16) for value in (center, single, job)))
+
+
+def _size(jobs: Jobs) -> Spread:
+    """Of rows' bits; a Student t of n degrees has the variance scale^2 * n / (n - 2)."""
+    center, row_sd, job_sd = _moments(jobs)
+    scale = row_sd * math.sqrt((ROW_DEGREES - 2) / ROW_DEGREES)
+    return _spread(center, max(scale, MIN_ROW_SCALE), max(job_sd, MIN_JOB_SCALE))
+
+
+def _direction(jobs: Jobs) -> Spread:
+    """Of pairs' cosines. What pairs add to the spread of the jobs' means is not taken off: it is small."""
+    known = [job for job in jobs if job]
+    if len(known) < max(MIN_JOBS, len(jobs) // 2):
+        return _spread(0.0, MAX_PAIR_SD, MAX_JOB_COSINE)
+    center, pair_sd, job_sd = _moments(known)
+    return _spread(max(center, 0.0), max(pair_sd, MIN_PAIR_SD), max(job_sd, MIN_JOB_COSINE))
 
 
 def _upper_tail(values: Sequence[float]) -> tuple[float, float]:
@@ -109,39 +124,110 @@ def _upper_tail(values: Sequence[float]) -> tuple[float, float]:
     return start, excess * (1 + 2 / math.sqrt(count))
 
 
-def calibrate(
-    jobs: Sequence[HonestJob], dtype: Dtype, false_positive_rate: float = DEFAULT_FALSE_POSITIVE_RATE
-) -> ToleranceTable:
-    """The tolerance table of a model from honest jobs. Raises ConfigError if they are too few or uneven."""
+def _boundary(jobs: Jobs, cosines: Jobs, dtype: Dtype, tail: float) -> BoundaryTolerance:
+    start, excess = _upper_tail([value for job in jobs for value in job])
+
+    def limit(rate: float, largest: float) -> int:
+        bits = start + excess * math.log(TAIL_SHARE / rate) + ALLOWANCE_BITS[dtype]
+        return max(math.ceil(2.0 ** min(bits, largest)), FLOORS_Q40[dtype])
+
+    if start > MAX_START_LOG2:
+        raise ConfigError(
+            f"jobs: a tenth of the rows is beyond D/N 2^{start - 40:.1f}, above 2^-6: not honest"
+        )
+
+    return BoundaryTolerance(
+        row_tolerance_q40=limit(ROW_DIVERGENCE_RATE, MAX_TOLERANCE_LOG2),
+        row_reject_q40=limit(min(tail, ROW_DIVERGENCE_RATE), MAX_REJECT_LOG2),
+        size=_size(jobs),
+        direction=_direction(cosines),
+    )
+
+
+def _mean_size(jobs: Sequence[Jobs], boundaries: Sequence[BoundaryTolerance]) -> Spread:
+    """Of a position's excess, averaged over the boundaries as the verdict does it."""
+    excess = [
+        [
+            mean_excess([value - b.size.center for value, b in zip(row, boundaries, strict=True)], boundaries)
+            for row in zip(*job, strict=True)
+        ]
+        for job in jobs
+    ]
+    spread = _size(excess)
+    return Spread(0, spread.single_q16, spread.job_q16)
+
+
+def _mean_direction(jobs: Sequence[Jobs], boundaries: Sequence[BoundaryTolerance]) -> Spread:
+    """Of a pair's excess cosine, averaged over the boundaries; pairs that not all boundaries have are out."""
+    excess = [
+        [
+            _mean([cosine - b.direction.center for cosine, b in zip(pair, boundaries, strict=True)])
+            for pair in zip(*job, strict=True)
+        ]
+        for job in jobs
+        if len({len(pairs) for pairs in job}) == 1
+    ]
+    spread = _direction(excess)
+    return Spread(0, spread.single_q16, spread.job_q16)
+
+
+def _check(jobs: Sequence[HonestJob], false_positive_rate: float) -> None:
     if not 1e-12 <= false_positive_rate <= 0.01:
         raise ConfigError(f"false_positive_rate: {false_positive_rate} is outside 1e-12 to 0.01")
     if len(jobs) < MIN_JOBS:
         raise ConfigError(
-            f"jobs: {len(jobs)} honest jobs, at least {MIN_JOBS} are needed; 24 or more are better"
+            f"jobs: {len(jobs)} honest jobs, at least {MIN_JOBS} are needed; 48 or more are better"
         )
     boundaries = len(jobs[0].ratios_q40)
     if boundaries == 0 or any(len(j.ratios_q40) != boundaries for j in jobs):
         raise ConfigError("ratios_q40: every honest job must list the same boundaries, at least one")
-    if any(not j.margins_q24 or not all(j.ratios_q40) for j in jobs):
-        raise ConfigError("jobs: every honest job needs a row at each boundary and an output token")
-    budget = false_positive_rate / TEST_FAMILIES
-    row_tail = budget / (ROWS_PER_BOUNDARY * boundaries)
-    margins = [m for job in jobs for m in job.margins_q24]
+    if not all(j.margins_q24 for j in jobs):
+        raise ConfigError("margins_q24: every honest job needs an output token")
+    if any(len(rows) != len(j.ratios_q40[0]) for j in jobs for rows in j.ratios_q40):
+        raise ConfigError("ratios_q40: a job must list the same positions at every boundary")
+
+
+def calibrate(
+    jobs: Sequence[HonestJob], dtype: Dtype, false_positive_rate: float = DEFAULT_FALSE_POSITIVE_RATE
+) -> ToleranceTable:
+    """The tolerance table of a model from honest jobs. Raises ConfigError if they are too few or uneven."""
+    _check(jobs, false_positive_rate)
+    count = len(jobs[0].ratios_q40)
+    logs = [
+        [[log2_ratio(r, dtype) for r in rows] for rows in job.ratios_q40] for job in jobs if job.ratios_q40[0]
+    ]
+    if len(logs) < MIN_JOBS:
+        raise ConfigError(f"ratios_q40: {len(logs)} jobs have rows that differ, at least {MIN_JOBS} must")
+    row_tail = false_positive_rate * ROW_SHARE / (ROWS_PER_BOUNDARY * count)
+    cosines = [job.cosines for job in jobs if job.ratios_q40[0]]
+    boundaries = tuple(
+        _boundary([job[b] for job in logs], [job[b] for job in cosines], dtype, row_tail)
+        for b in range(count)
+    )
+    scale, rate, limit = _margins([m for job in jobs for m in job.margins_q24], dtype, false_positive_rate)
+    return ToleranceTable(
+        row_dtype=dtype,
+        false_positive_rate_ppt=round(false_positive_rate * PPM * PPM),
+        jobs=len(logs),
+        size_allowance_q16=math.ceil(ALLOWANCE_BITS[dtype] * Q16),
+        direction_allowance_q16=math.ceil(ALLOWANCE_COSINE * Q16),
+        boundaries=boundaries,
+        mean_size=_mean_size(logs, boundaries),
+        mean_direction=_mean_direction(cosines, boundaries),
+        token_limit_q24=limit,
+        margin_scale_q24=math.ceil(scale),
+        margin_rate_ppb=math.ceil(rate * 1000 * PPM),
+        margin_job_scale_q16=math.ceil(MARGIN_JOB_BITS * Q16),
+    )
+
+
+def _margins(margins: Sequence[int], dtype: Dtype, false_positive_rate: float) -> tuple[float, float, int]:
+    """(scale Q24, rate, limit of one token Q24) of honest margins, with their safety."""
     positive = [m for m in margins if m > 0]
     floor = MARGIN_FLOOR_Q24[dtype]
     count = len(positive) + PRIOR_MARGINS
     scale = (sum(positive) + PRIOR_MARGINS * floor / 30) / count * (1 + 2 / math.sqrt(count))
     scale *= MARGIN_SCALE_SAFETY
     rate = min(1.0, MARGIN_RATE_SAFETY * (len(positive) + 1) / (len(margins) + 1))
-    token_limit = scale * math.log(max(rate * TOKENS_PER_JOB / budget, 1.0))
-    return ToleranceTable(
-        row_dtype=dtype,
-        false_positive_rate_ppt=round(false_positive_rate * PPM * PPM),
-        jobs=len(jobs),
-        boundaries=tuple(
-            _boundary([job.ratios_q40[b] for job in jobs], dtype, row_tail) for b in range(boundaries)
-        ),
-        token_limit_q24=max(math.ceil(token_limit), floor, max(margins)),
-        margin_scale_q24=math.ceil(scale),
-        margin_rate_ppb=math.ceil(rate * 1000 * PPM),
-    )
+    limit = scale * math.log(max(rate * TOKENS_PER_JOB / (false_positive_rate * TOKEN_SHARE), 1.0))
+    return scale, rate, max(math.ceil(limit), floor, max(margins))

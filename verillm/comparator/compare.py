@@ -74,6 +74,15 @@ def rows_statistics(
     return d.astype(np.uint64), n.astype(np.uint64)
 
 
+def row_values(rows: NDArray[np.uint8], dtype: Dtype) -> NDArray[np.float64]:
+    """Values of uint8 [n, row_bytes] as float64 [n, d], exact. Raises RowError for NaN, Inf or a bad size."""
+    sign, exponent, fraction = _fields(rows, dtype)
+    _, exponent_bits, fraction_bits = _LAYOUT[dtype]
+    bias = (1 << (exponent_bits - 1)) - 1 + fraction_bits
+    significand = np.where(exponent > 0, fraction | (1 << fraction_bits), fraction).astype(np.float64)
+    return np.ldexp(np.where(sign == 1, -significand, significand), np.maximum(exponent, 1) - bias)
+
+
 def row_statistics(a: RowBytes, b: RowBytes, dtype: Dtype) -> tuple[int, int]:
     """(D, N) of one pair of rows given as bytes or uint8 [row_bytes]. Raises RowError."""
     d, n = rows_statistics(_matrix(a), _matrix(b), dtype)

@@ -13,14 +13,17 @@ from verillm.constants import Verdict
 from verillm.engine.transformers_engine import Engine
 from verillm.errors import InvalidRequest, RowError
 from verillm.manifest import Manifest
+from verillm.observe import observe
 from verillm.sdk.findings import Finding
 from verillm.sdk.receipt import Receipt
 from verillm.types import TOKEN_BOUNDARY
-from verillm.verification import observe
 
 
-def rerun(receipt: Receipt, engine: Engine, manifest: Manifest) -> tuple[Verdict, list[Finding]]:
-    """Judge the receipt's prompt and output as they stand against our own rows.
+def rerun(
+    receipt: Receipt, engine: Engine, manifest: Manifest, depth: int | None = None
+) -> tuple[Verdict, list[Finding]]:
+    """Judge the receipt's prompt and output as they stand against our own rows; with a ``depth``, against
+    those up to that boundary alone, and only until the evidence is decisive.
 
     The job is taken with the hashes of the tokens that are there, so that a swapped prompt is judged by
     content too. Openings outside the transcript, or that are no rows of the model, are left out:
@@ -38,14 +41,23 @@ def rerun(receipt: Receipt, engine: Engine, manifest: Manifest) -> tuple[Verdict
     openings = _usable(receipt, manifest)
     try:
         seen = observe(
-            engine, job, receipt.prompt, receipt.output, receipt.finish_reason, receipt.stop, openings
+            engine,
+            job,
+            receipt.prompt,
+            receipt.output,
+            receipt.finish_reason,
+            receipt.stop,
+            openings,
+            depth=depth,
+            until=manifest.table if depth is not None else None,
         )
         result = judge(seen, manifest.table)
     except InvalidRequest as error:
         return Verdict.REJECT, [Finding("prefill", False, str(error), TOKEN_BOUNDARY, 0)]
     rejected = result.verdict is Verdict.REJECT
     place = (result.boundary, result.position) if rejected else (None, None)
-    checked = f"{len(openings)} rows and {len(receipt.output)} tokens against our own prefill"
+    compared = f"{len(seen.rows)} rows and {len(seen.margins)} tokens against our own prefill"
+    checked = compared if depth is None else f"{compared} to boundary {depth}"
     message = f"{checked}: {result.reason}"
     findings = [Finding("prefill", result.verdict is Verdict.ACCEPT, message, *place)]
     settled = receipt.settlement.record.outcome

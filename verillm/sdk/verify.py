@@ -47,10 +47,13 @@ def check_receipt(receipt: Receipt, spec: ModelSpec | None = None, keys: Keys = 
     return [run_check(name, check) for name, check in todo]
 
 
-def verify_receipt(receipt: Receipt, engine: Any, manifest: Manifest, keys: Keys = OWN_KEYS) -> Report:
-    """All of ``check_receipt`` and the model's verdict. ``engine`` is an ``Engine`` of the manifest."""
+def verify_receipt(
+    receipt: Receipt, engine: Any, manifest: Manifest, keys: Keys = OWN_KEYS, depth: int | None = None
+) -> Report:
+    """All of ``check_receipt`` and the model's verdict. ``engine`` is an ``Engine`` of the manifest;
+    ``depth`` is the boundary at which a quick look stops."""
     from verillm.sdk.rerun import rerun
 
     findings = check_receipt(receipt, manifest.spec, keys)
-    verdict, model_findings = rerun(receipt, engine, manifest)
+    verdict, model_findings = rerun(receipt, engine, manifest, depth)
     return Report((*findings, *model_findings), verdict)
