@@ -189,11 +189,12 @@ class Judge:
         worker = self._party(
             request.worker_commitment, request.worker_opening, leaf, Role.WORKER, job, model, place
         )
+        lists = request.verifier_commitments, request.verifier_openings, request.verifier_leaves
+        if len({len(items) for items in lists}) != 1:
+            raise InvalidRequest("verifier_commitments, verifier_openings, verifier_leaves: differ in length")
         verifiers = [
             self._party(c, opening, codec.leaf_proof_from_proto(proof), Role.VERIFIER, job, model, place)
-            for c, opening, proof in zip(
-                request.verifier_commitments, request.verifier_openings, request.verifier_leaves, strict=True
-            )
+            for c, opening, proof in zip(*lists, strict=True)
         ]
         return worker, verifiers
 

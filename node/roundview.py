@@ -16,6 +16,7 @@ from verillm.commitment import MerkleTree
 from verillm.params import Params
 from verillm.rpc import codec
 from verillm.rpc import verillm_pb2 as pb
+from verillm.rpc.fields import parse
 from verillm.settlement import link_records, make_record, record_leaf, round_leaf
 from verillm.types import SettlementRecord, SignedVerdict
 
@@ -82,7 +83,7 @@ class RoundView:
 
     def _signed(self, job: RoundJob) -> list[codec.SignedCommitment]:
         return [
-            codec.commitment_from_proto(pb.Commitment.FromString(bytes.fromhex(text)))
+            codec.commitment_from_proto(parse(pb.Commitment, bytes.fromhex(text), "state: verified"))
             for text in self._state.verified[job.job_id.hex()]
         ]
 
@@ -106,7 +107,10 @@ class RoundView:
     def verdicts(self, job_id: bytes) -> list[SignedVerdict]:
         """What a job's verifiers signed, in draw order."""
         saved = self._state.verdicts[job_id.hex()]
-        return [codec.verdict_from_proto(pb.Verdict.FromString(bytes.fromhex(text))) for text in saved]
+        return [
+            codec.verdict_from_proto(parse(pb.Verdict, bytes.fromhex(text), "state: verdicts"))
+            for text in saved
+        ]
 
     @cached_property
     def records(self) -> list[SettlementRecord]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from verillm.errors import ConfigError
 from verillm.rpc import verillm_pb2 as pb
+from verillm.rpc.fields import parse
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS jobs (
@@ -124,7 +125,7 @@ _COLUMNS = "job_id, state, client, nonce, max_cost, request, transcript, draw, r
 def _stored(row: tuple[Any, ...]) -> StoredJob:
     job_id, state, client, nonce, max_cost, request, transcript, draw, receipt, error = row
     return StoredJob(
-        job_id, state, client, int(nonce), int(max_cost), pb.SubmitRequest.FromString(request),
-        pb.Transcript.FromString(transcript) if transcript else None,
+        job_id, state, client, int(nonce), int(max_cost), parse(pb.SubmitRequest, request, "state: request"),
+        parse(pb.Transcript, transcript, "state: transcript") if transcript else None,
         json.loads(draw) if draw else {}, receipt or "", error,
     )

@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 
 import coincurve
 from eth_abi import encode as abi_encode
+from eth_abi.exceptions import EncodingError as AbiEncodingError
 from eth_account.signers.local import LocalAccount
 from eth_hash.auto import keccak
 from eth_utils import is_hex_address, to_checksum_address
@@ -177,7 +178,10 @@ def stop_hash(stop: Sequence[str]) -> bytes:
     """H(0x09 || for each string: u32 byteLength || utf8)."""
     parts = [bytes([Tag.TOKEN_LIST])]
     for text in stop:
-        encoded = text.encode()
+        try:
+            encoded = text.encode()
+        except UnicodeEncodeError:
+            raise EncodingError("stop: a string holds a lone surrogate") from None
         if len(encoded) > UINT32_MAX:
             raise EncodingError(f"stop: a string has {len(encoded)} bytes; the limit is {UINT32_MAX}")
         parts += [len(encoded).to_bytes(4, "big"), encoded]
@@ -185,5 +189,13 @@ def stop_hash(stop: Sequence[str]) -> bytes:
 
 
 def model_id(spec: ModelSpec) -> bytes:
-    """keccak(abi.encode(ModelSpec)), 32 bytes."""
-    return keccak(abi_encode([MODEL_SPEC_ABI], [astuple(spec)]))
+    """keccak(abi.encode(ModelSpec)), 32 bytes. Raises EncodingError for a field out of range."""
+    return keccak(abi_bytes(MODEL_SPEC_ABI, astuple(spec), "model spec"))
+
+
+def abi_bytes(kind: str, value: object, name: str) -> bytes:
+    """abi.encode of one value. Raises EncodingError if the type cannot hold it."""
+    try:
+        return abi_encode([kind], [value])
+    except AbiEncodingError as error:
+        raise EncodingError(f"{name}: {error}") from error

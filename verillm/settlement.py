@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, fields, replace
 
-from eth_abi import encode as abi_encode
 from eth_hash.auto import keccak
 
 from verillm.constants import Tag, Verdict
-from verillm.eip712 import address_bytes
+from verillm.eip712 import abi_bytes, address_bytes
 from verillm.errors import InvalidRequest
 from verillm.params import Params
 from verillm.types import NO_JOB, Job, Line, Link, Round, SettlementRecord
@@ -117,13 +116,14 @@ def round_lines(records: Sequence[SettlementRecord]) -> tuple[tuple[Line, ...], 
 
 
 def lines_hash(lines: Sequence[Line]) -> bytes:
-    """keccak(abi.encode(Line[])), 32 bytes."""
-    return keccak(abi_encode([LINES_ABI], [[astuple(line) for line in lines]]))
+    """keccak(abi.encode(Line[])), 32 bytes. Raises EncodingError for a field out of range."""
+    return keccak(abi_bytes(LINES_ABI, [astuple(line) for line in lines], "lines"))
 
 
 def round_hash(round: Round) -> bytes:
-    """keccak(abi.encode(Round)), 32 bytes: what the chain keeps of a round."""
-    return keccak(abi_encode([ROUND_ABI], [round_values(round)]))
+    """keccak(abi.encode(Round)), 32 bytes: what the chain keeps of a round. Raises EncodingError for a field
+    out of range."""
+    return keccak(abi_bytes(ROUND_ABI, round_values(round), "round"))
 
 
 def round_values(round: Round) -> tuple[object, ...]:
@@ -132,8 +132,8 @@ def round_values(round: Round) -> tuple[object, ...]:
 
 
 def record_leaf(record: SettlementRecord) -> bytes:
-    """H(0x07 || abi.encode(SettlementRecord)), 32 bytes."""
-    return keccak(bytes([Tag.SETTLEMENT_LEAF]) + abi_encode([RECORD_ABI], [astuple(record)]))
+    """H(0x07 || abi.encode(SettlementRecord)), 32 bytes. Raises EncodingError for a field out of range."""
+    return keccak(bytes([Tag.SETTLEMENT_LEAF]) + abi_bytes(RECORD_ABI, astuple(record), "settlement record"))
 
 
 def round_leaf(commitment_digest: bytes, operator: str) -> bytes:

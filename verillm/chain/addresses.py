@@ -9,8 +9,9 @@ from pathlib import Path
 from eth_utils import is_hex_address, to_checksum_address
 
 from verillm.eip712 import Domain
-from verillm.errors import ConfigError
+from verillm.errors import ConfigError, EncodingError
 from verillm.params import Params, load_params
+from verillm.sdk.jsoncodec import parse_json
 
 CONTRACTS = (
     "token",
@@ -69,8 +70,8 @@ class AddressBook:
     def read(cls, path: str | Path) -> AddressBook:
         """Read the JSON file. Raises ConfigError naming what is missing or wrong."""
         try:
-            values = json.loads(Path(path).read_text())
-        except (OSError, ValueError) as error:
+            values = parse_json(Path(path).read_text(), "file")
+        except (OSError, UnicodeDecodeError, EncodingError) as error:
             raise ConfigError(f"address book: cannot read {path}: {error}") from error
         names = {f.name for f in fields(cls)}
         if not isinstance(values, dict) or set(values) != names:
@@ -80,7 +81,9 @@ class AddressBook:
                 raise ConfigError(f"address book: {name} in {path} is not an address")
             values[name] = to_checksum_address(values[name])
         for name in ("chain_id", "deploy_block"):
-            if not isinstance(values[name], int) or values[name] < 0:
-                raise ConfigError(f"address book: {name} in {path} must be a number of at least 0")
+            if type(values[name]) is not int or not 0 <= values[name] < 2**64:
+                raise ConfigError(f"address book: {name} in {path} must be a number from 0 to 2^64 - 1")
+        if not isinstance(values["params_profile"], str):
+            raise ConfigError(f"address book: params_profile in {path} must be a string")
         load_params(values["params_profile"])
         return cls(**values)

@@ -6,6 +6,7 @@ from dataclasses import astuple, dataclass
 from enum import IntEnum
 from typing import Any
 
+from verillm.chain.calls import answered
 from verillm.chain.connection import Receipt
 from verillm.chain.proofs import CommitmentProof, RecordProof
 from verillm.chain.roundlog import on_round
@@ -103,7 +104,7 @@ class AuditCalls(RoundsCalls):
         if self._call("inquiry", "demandHash", demand_id) == bytes(32):
             return None
         round_id, matter, *rest = self._inquiry_demand(demand_id).values()
-        return InquiryInfo(round_id, Matter(matter), *rest)
+        return InquiryInfo(round_id, answered(Matter, matter), *rest)
 
     def answer_record(self, demand_id: int, record: RecordProof, grounds: Grounds) -> Receipt:
         """Show a record and every signature that it rests on; the bond goes to the scheduler."""

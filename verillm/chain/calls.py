@@ -5,12 +5,23 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any
+from enum import IntEnum
+from typing import Any, TypeVar
 
 from verillm.chain.addresses import AddressBook
 from verillm.chain.connection import Connection, Event, Receipt, backwards
 from verillm.errors import ChainError
 from verillm.params import Params
+
+E = TypeVar("E", bound=IntEnum)
+
+
+def answered(kind: type[E], value: int) -> E:
+    """The member of an enum that a contract answered. Raises ChainError if it has none of this number."""
+    try:
+        return kind(value)
+    except ValueError as error:
+        raise ChainError(f"{kind.__name__}: the endpoint answered {value}, which is unknown") from error
 
 
 class ContractCalls(ABC):

@@ -23,7 +23,7 @@ from web3.exceptions import (
 )
 from web3.types import RPCEndpoint
 
-from verillm.chain.reverts import Reverts
+from verillm.chain.reverts import Reverts, hex_bytes
 from verillm.errors import ChainError
 
 POLL_SECONDS = 0.1
@@ -110,12 +110,12 @@ class Connection:
         """One JSON-RPC request and its plain result. Raises ChainError, with the reason of a revert."""
         with self._reverts.translated(method):
             answer: Any = self.web3.provider.make_request(RPCEndpoint(method), params)
-        if "error" not in answer:
-            return answer["result"]
-        error = answer["error"]
-        data = error.get("data")
-        revert = bytes.fromhex(data[2:]) if isinstance(data, str) and data.startswith("0x") else b""
-        raise ChainError(f"{method}: {self._reverts.decode(revert) if revert else error.get('message')}")
+            error = answer.get("error")
+            if error is None:
+                return answer["result"]
+        details = error if isinstance(error, dict) else {"message": error}
+        revert = hex_bytes(details.get("data"))
+        raise ChainError(f"{method}: {self._reverts.decode(revert) if revert else details.get('message')}")
 
     def transfer(self, to: str, wei: int) -> Receipt:
         """Send ``wei`` of the chain's coin."""
@@ -170,7 +170,10 @@ class Connection:
     def block_number(self) -> int:
         """Number of the latest block."""
         with self._reverts.translated("eth_blockNumber"):
-            return self.web3.eth.block_number
+            number: object = self.web3.eth.block_number
+        if type(number) is not int or number < 0:
+            raise ChainError("eth_blockNumber: the endpoint's answer is no block number")
+        return number
 
     def block(self, number: Any = "latest") -> dict[str, Any]:
         """A block's header as eth_getBlockByNumber gives it."""
@@ -244,5 +247,8 @@ def backwards(first: int, last: int) -> Iterator[tuple[int, int]]:
 
 
 def _event(name: str, log: Any) -> Event:
-    place = (log["blockNumber"], log["logIndex"], bytes(log["transactionHash"]))
-    return Event(name, dict(log["args"]), *place)
+    block, index, transaction = log["blockNumber"], log["logIndex"], log["transactionHash"]
+    whole = isinstance(transaction, bytes) and len(transaction) == 32
+    if type(block) is not int or type(index) is not int or not whole:
+        raise ChainError(f"{name}: the endpoint's log has no place in the chain")
+    return Event(name, dict(log["args"]), block, index, bytes(transaction))

@@ -7,6 +7,7 @@ from enum import IntEnum
 
 from eth_hash.auto import keccak
 
+from verillm.chain.calls import answered
 from verillm.chain.connection import Receipt
 from verillm.chain.proofs import CommitmentProof
 from verillm.chain.roundlog import on_round
@@ -138,7 +139,7 @@ class CourtCalls(RoundsCalls):
             raise ChainError(f"dispute: there is no dispute {dispute_id}")
         return replace(
             info,
-            state=DisputeState(info.state),
+            state=answered(DisputeState, info.state),
             first=DisputeParty(*info.first),  # type: ignore[misc]  # until here a tuple
             second=DisputeParty(*info.second),  # type: ignore[misc]
         )

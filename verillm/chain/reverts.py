@@ -8,11 +8,12 @@ from typing import Any
 
 import requests
 from eth_abi import decode as abi_decode
+from eth_abi.exceptions import DecodingError
 from eth_hash.auto import keccak
 from eth_utils.abi import collapse_if_tuple
 from web3.exceptions import ContractCustomError, ContractLogicError, Web3Exception, Web3RPCError
 
-from verillm.errors import ChainError, RoundMoved
+from verillm.errors import ChainError, RoundMoved, VeriLLMError
 
 ERROR_STRING = bytes.fromhex("08c379a0")
 PANIC = bytes.fromhex("4e487b71")
@@ -34,14 +35,20 @@ class Reverts:
                 self._errors[selector] = (entry["name"], types)
 
     def decode(self, data: bytes) -> str:
-        """``Name(arguments)`` of a revert's data."""
+        """``Name(arguments)`` of a revert's data; its hex if it does not decode."""
+        try:
+            return self._decode(data)
+        except (DecodingError, ValueError, OverflowError):
+            return f"undecodable error 0x{data[:256].hex()}"
+
+    def _decode(self, data: bytes) -> str:
         selector, body = data[:4], data[4:]
         if selector == ERROR_STRING:
             return str(abi_decode(["string"], body)[0])
         if selector == PANIC:
             return f"Panic({abi_decode(['uint256'], body)[0]:#x})"
         if selector not in self._errors:
-            return f"unknown error 0x{data.hex()}" if data else "reverted without a reason"
+            return f"unknown error 0x{data[:256].hex()}" if data else "reverted without a reason"
         name, types = self._errors[selector]
         return f"{name}({', '.join(map(_shown, abi_decode(types, body)))})"
 
@@ -57,6 +64,9 @@ class Reverts:
         except ContractLogicError as error:
             data = _revert_data(error)
             raise ChainError(f"{name}: {self.decode(data) if data else error.message}") from error
+        except requests.HTTPError as error:
+            status = error.response.status_code if error.response is not None else "error"
+            raise ChainError(f"rpc: {self._rpc_url} refused: HTTP {status}; check its key") from error
         except requests.RequestException as error:
             raise ChainError(
                 f"rpc: {self._rpc_url} does not answer ({type(error).__name__}); check that it runs"
@@ -67,16 +77,33 @@ class Reverts:
                 raise ChainError(
                     f"{name}: {self._sender} has not enough ETH for gas; send it some"
                 ) from error
-            raise ChainError(f"{name}: {text.splitlines()[0]}") from error
+            raise ChainError(f"{name}: {_first_line(error)}") from error
+        except VeriLLMError:
+            raise
         except (Web3Exception, ValueError) as error:
-            raise ChainError(f"{name}: {str(error).splitlines()[0]}") from error
+            raise ChainError(f"{name}: {_first_line(error)}") from error
+        except Exception as error:  # web3 raises whatever a malformed answer leads it to
+            reason = f"malformed answer: {type(error).__name__}: {_first_line(error)}"
+            raise ChainError(f"{name}: {reason}") from error
 
 
 def _revert_data(error: ContractLogicError) -> bytes:
     data = error.data
     if isinstance(data, dict):
         data = data.get("data")
-    return bytes.fromhex(data.removeprefix("0x")) if isinstance(data, str) else b""
+    return hex_bytes(data)
+
+
+def hex_bytes(value: object) -> bytes:
+    """The bytes of a hex string; none if it is something else."""
+    try:
+        return bytes.fromhex(value.removeprefix("0x")) if isinstance(value, str) else b""
+    except ValueError:
+        return b""
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]
 
 
 def _shown(value: object) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from enum import IntEnum
 
+from verillm.chain.calls import answered
 from verillm.chain.connection import POLL_SECONDS, Receipt
 from verillm.chain.proofs import RecordProof
 from verillm.chain.randomness import RandomnessCalls
@@ -142,7 +143,7 @@ class RoundsCalls(RandomnessCalls):
 
     def job_state(self, round_id: int, index: int) -> JobState:
         """What challenges did to job ``index`` of a round."""
-        return JobState(self._call("rounds", "jobState", round_id, index))
+        return answered(JobState, self._call("rounds", "jobState", round_id, index))
 
     def voided(self, round_id: int, index: int) -> bool:
         """Was job ``index`` of the round proven false? Then it is never paid."""

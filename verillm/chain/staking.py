@@ -129,6 +129,8 @@ class StakingCalls(ContractCalls):
     def stakes(self, model_id: bytes, epoch: int) -> list[tuple[str, int]]:
         """(operator, stake) by operator index, as draws of ``epoch`` use them."""
         operators, weights = self._call("staking", "stakesAt", model_id, epoch)
+        if len(operators) != len(weights):
+            raise ChainError(f"stakes: the endpoint gave {len(weights)} stakes of {len(operators)} operators")
         return list(zip(operators, weights, strict=True))
 
     def draw(self, model_id: bytes, epoch: int, beta: bytes, count: int, excluded: list[str]) -> list[str]:
@@ -142,7 +144,10 @@ class StakingCalls(ContractCalls):
     @cached_property
     def epoch_blocks(self) -> int:
         """Blocks per epoch; no version of the parameters changes it."""
-        return self._call("staking", "epochBlocks")
+        blocks: int = self._call("staking", "epochBlocks")
+        if blocks < 1:
+            raise ChainError("epoch: the endpoint says that epochs have no blocks")
+        return blocks
 
     def current_epoch(self) -> int:
         """Epoch of the latest block."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import tomllib
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Any
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 
-from verillm.errors import ConfigError
+from verillm.errors import ConfigError, EncodingError
+from verillm.sdk.jsoncodec import parse_json
 from verillm.sdk.keys import KEY_VARIABLE, load_private_key
 
 DEFAULT_FILE = "verillm.json"
@@ -98,10 +98,10 @@ def read_network(args: argparse.Namespace) -> Network:
 def _from_file(path: Path) -> Network:
     try:
         text = path.read_text()
-        values = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+        values = tomllib.loads(text) if path.suffix == ".toml" else parse_json(text, "file")
     except OSError as error:
         raise ConfigError(f"--network: cannot read {path}: {error.strerror}; check the path") from error
-    except ValueError as error:
+    except (ValueError, RecursionError, EncodingError) as error:
         raise ConfigError(f"--network: {path} is neither JSON nor TOML: {error}") from error
     known = {f.name for f in fields(Network)}
     if not isinstance(values, dict) or not values.keys() <= known:

@@ -30,6 +30,10 @@ from verillm.types import MAX_STOP_STRINGS, MAX_VERIFIERS, Commitment, Job, Samp
 SIGNATURE_BYTES = 65
 MAX_ROW_BYTES = MAX_HIDDEN_SIZE * 4
 UINT16_MAX = 2**16 - 1
+MAX_TOKENS = 2**20
+MAX_OPENED_ROWS = 2**16
+MAX_STOP_BYTES = 1024
+"""Of one stop string's UTF-8."""
 
 
 @dataclass(frozen=True)
@@ -136,11 +140,15 @@ def submission_to_proto(value: Submission) -> pb.SubmitRequest:
 
 
 def submission_from_proto(message: pb.SubmitRequest) -> Submission:
-    """Decode a submission; the prompt has as many tokens as the job says, at most MAX_STOP_STRINGS stops."""
+    """Decode a submission; the prompt has as many tokens as the job says, at most MAX_TOKENS; there are at
+    most MAX_STOP_STRINGS stops of MAX_STOP_BYTES."""
     job = job_from_proto(message.job)
     if len(message.prompt) != job.prompt_tokens:
         raise EncodingError(f"prompt: has {len(message.prompt)} tokens, the job says {job.prompt_tokens}")
+    at_most(len(message.prompt), MAX_TOKENS, "prompt: number of tokens")
     at_most(len(message.stop), MAX_STOP_STRINGS, "stop: number of strings")
+    for text in message.stop:
+        at_most(len(text.encode()), MAX_STOP_BYTES, "stop: bytes of a string")
     signature = sized(message.signature, SIGNATURE_BYTES, "signature")
     return Submission(job, signature, tuple(message.prompt), tuple(message.stop))
 
@@ -245,7 +253,8 @@ def opening_to_proto(value: Opening) -> pb.Opening:
 
 
 def opening_from_proto(message: pb.Opening, boundaries_count: int) -> Opening:
-    """Decode an opening of a model with ``boundaries_count`` boundaries."""
+    """Decode an opening of at most MAX_OPENED_ROWS rows, of a model with ``boundaries_count`` boundaries."""
+    at_most(len(message.rows), MAX_OPENED_ROWS, "opening.rows: number of rows")
     parts = JobRootParts(
         token_root=sized(message.token_root, HASH_BYTES, "opening.token_root"),
         boundaries_count=boundaries_count,

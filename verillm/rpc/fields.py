@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from enum import IntEnum
 from typing import Any, TypeVar
 
 from eth_utils import to_checksum_address
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from verillm.commitment.opening import MAX_PROOF
 from verillm.errors import EncodingError
@@ -29,6 +29,14 @@ def message(kind: type[M], name: str, **values: Any) -> M:
             except (TypeError, ValueError) as error:
                 raise EncodingError(f"{name}.{field}: {error}") from error
         raise
+
+
+def parse(kind: type[M], data: bytes, name: str) -> M:
+    """The message of these bytes, or EncodingError."""
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        raise EncodingError(f"{name}: is no serialised {kind.__name__}: {error}") from error
 
 
 def sized(value: bytes, length: int, name: str) -> bytes:
@@ -75,8 +83,7 @@ def amount(value: bytes, bits: int, name: str) -> int:
     return int.from_bytes(value, "big")
 
 
-def hash_tuple(values: Iterable[bytes], name: str) -> tuple[bytes, ...]:
+def hash_tuple(values: Collection[bytes], name: str) -> tuple[bytes, ...]:
     """At most MAX_PROOF hashes of 32 bytes."""
-    items = list(values)
-    at_most(len(items), MAX_PROOF, f"{name}: number of hashes")
-    return tuple(sized(item, HASH_BYTES, f"{name}[{i}]") for i, item in enumerate(items))
+    at_most(len(values), MAX_PROOF, f"{name}: number of hashes")
+    return tuple(sized(item, HASH_BYTES, f"{name}[{i}]") for i, item in enumerate(values))

@@ -165,6 +165,9 @@ class Stream:
             raise SchedulerError(
                 f"tokens.first_index: is {event.first_index}, {len(self._tokens)} was due; submit again"
             )
+        limit = self._submission.job.max_output_tokens
+        if len(self._tokens) + len(event.tokens) > limit:
+            raise SchedulerError(f"tokens: more than the job's {limit} came; do not trust this output")
         self._tokens.extend(event.tokens)
         both = min(len(self._tokens), len(self._shown))
         if self._tokens[:both] != self._shown[:both]:

@@ -10,7 +10,14 @@ from verillm.commitment import JobRootParts, RowOpening
 from verillm.constants import MAX_HIDDEN_SIZE, FinishReason, Role, Verdict
 from verillm.eip712 import Domain
 from verillm.errors import ConfigError, EncodingError
-from verillm.rpc.codec import LeafProof, Opening, SignedCommitment
+from verillm.rpc.codec import (
+    MAX_OPENED_ROWS,
+    MAX_STOP_BYTES,
+    MAX_TOKENS,
+    LeafProof,
+    Opening,
+    SignedCommitment,
+)
 from verillm.sdk.jsoncodec import Address, EnumCode, Hex, Items, Pair, Record, Text, Uint, parse_json
 from verillm.types import (
     MAX_STOP_STRINGS,
@@ -23,11 +30,9 @@ from verillm.types import (
 )
 
 RECEIPT_VERSION = 2
-MAX_RECEIPT_BYTES = 256 * 2**20
-MAX_TOKENS = 2**20
+MAX_RECEIPT_BYTES = 64 * 2**20
+"""Nine openings of 16 rows of 8192 float32 at each of 5 boundaries, and all stakes, take 60 MiB."""
 MAX_STAKES = 100_000
-MAX_OPENED_ROWS = 2**16
-MAX_STOP_BYTES = 1024
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from verillm.errors import ConfigError, InvalidRequest
+from verillm.errors import ConfigError, EncodingError, InvalidRequest
+from verillm.sdk.jsoncodec import parse_json
 
 Message = Mapping[str, str]
 TOKENIZER_FILE = "tokenizer.json"
@@ -62,18 +62,22 @@ def _chat_settings(folder: Path) -> tuple[dict[str, str], str | None]:
     path = folder / "tokenizer_config.json"
     if path.is_file():
         try:
-            config = json.loads(path.read_text())
-        except ValueError as error:
+            config = parse_json(path.read_text(), "file")
+        except (UnicodeDecodeError, EncodingError) as error:
             raise ConfigError(f"tokenizer: {path} is not JSON: {error}") from error
+        if not isinstance(config, dict):
+            raise ConfigError(f"tokenizer: {path} is no object")
     special = {}
     for name in ("bos_token", "eos_token", "unk_token", "pad_token"):
         value = config.get(name)
-        special[name] = value["content"] if isinstance(value, dict) else value or ""
+        value = value.get("content") if isinstance(value, dict) else value
+        special[name] = value if isinstance(value, str) else ""
     file = folder / "chat_template.jinja"
     template = file.read_text() if file.is_file() else config.get("chat_template")
     if isinstance(template, list):  # several named templates; the plain chat is "default"
-        template = next((t["template"] for t in template if t.get("name") == "default"), None)
-    return special, template
+        named = [t for t in template if isinstance(t, dict) and t.get("name") == "default"]
+        template = named[0].get("template") if named else None
+    return special, template if isinstance(template, str) else None
 
 
 def _render(template: str, messages: Sequence[Message], special: Mapping[str, str]) -> str:
@@ -95,7 +99,7 @@ def _render(template: str, messages: Sequence[Message], special: Mapping[str, st
         compiled = environment.from_string(template)
         values = [dict(message) for message in messages]
         return compiled.render(messages=values, add_generation_prompt=True, **special)
-    except (TemplateError, TypeError, ValueError) as error:
+    except Exception as error:  # a stranger's template raises what it likes
         raise InvalidRequest(f"messages: the chat template refused them: {error}") from error
 
 
