@@ -6,7 +6,7 @@ PY := .venv/bin/python
 export OMP_WAIT_POLICY ?= PASSIVE
 export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help demo test setup lint fmt pytest forge analysis coverage gas snapshot deep bench clean
+.PHONY: help demo test setup lint fmt pytest forge analysis coverage gas snapshot deep bench detection peers clean
 
 help:  ## List the commands.
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -61,8 +61,18 @@ snapshot: setup  ## Write .gas-snapshot anew, after a change of gas that is mean
 deep: setup  ## A million calls per invariant, into benchmarks/results/invariants.json. Takes long.
 	$(PY) scripts/deep_invariants.py
 
-bench: setup  ## Run every benchmark and print its table.
-	for b in verification overhead gas honest; do $(PY) benchmarks/$$b.py || exit 1; done
+bench: setup  ## Run every benchmark that needs no GPU, the detection study in its short form.
+	for b in verification overhead gas fuzz "detection --quick"; do set -- $$b; $(PY) benchmarks/$$1.py $$2 || exit 1; done
+
+detection: setup  ## The full detection study: hours. Writes its result and plots.
+	$(PY) benchmarks/detection.py --json benchmarks/results/detection.json --plots docs/plots
+
+# toploc compiles against the torch that is installed, so without pip's own copy of it (--no-build-isolation).
+peers: setup  ## Install TOPLOC, which the detection study compares with. Compiles toploc: C++ compiler, some minutes.
+	$(PY) -m pip install -q -c constraints.txt ninja setuptools wheel
+	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PY) -m pip install -q -c constraints.txt \
+		--no-deps --no-binary toploc --no-build-isolation toploc
+	$(PY) -c 'import torch, toploc; print("peers: toploc", toploc.__version__, "with torch", torch.__version__)'
 
 fmt: setup  ## Format Python and Solidity.
 	$(PY) -m ruff check --fix . && forge fmt contracts

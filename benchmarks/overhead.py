@@ -2,7 +2,8 @@
 
 Two copies of one job decode in turns, token by token, one with a commitment and one without, so that a busy
 machine slows both alike. ``commit_overhead`` is the median over tokens of (with - without) / without, plus
-the time to build the final trees, spread over the output tokens; of two dtypes the worse.
+what falls on few tokens, spread over all: hashing a block of rows, timed where it happens, and building the
+final trees. Of two dtypes the worse.
 """
 
 from __future__ import annotations
@@ -45,13 +46,26 @@ class Uncommitted(RowStore):
         return self._latest
 
 
+class Timed(RowStore):
+    """Sums up the seconds of hashing."""
+
+    hash_s = 0.0
+
+    def _hash(self, boundary: int) -> None:
+        start = time.perf_counter()
+        super()._hash(boundary)
+        self.hash_s += time.perf_counter() - start
+
+
 class SwitchedEngine(Engine):
     """An engine that commits only while ``committing``; otherwise just the last boundary leaves the model."""
 
     committing = True
 
     def new_store(self) -> RowStore:
-        return super().new_store() if self.committing else Uncommitted(1, self.hidden_size, self.dtype)
+        if self.committing:
+            return Timed(len(self.boundaries), self.hidden_size, self.dtype)
+        return Uncommitted(1, self.hidden_size, self.dtype)
 
     def _forward(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
         hidden = super()._forward(*args, **kwargs)
@@ -72,6 +86,9 @@ def measure_dtype(folder: Path, dtype: Dtype, boundaries: int, tokens: int) -> d
         engine.committing = committing
         states[committing] = engine.prefill(prompt)
         steps[committing] = engine.decode_batch([states[committing]], [spec])
+    store = states[True].store
+    assert isinstance(store, Timed)
+    store.hash_s = 0.0
     times: dict[bool, list[float]] = {True: [], False: []}
     for i in range(tokens):
         for committing in (True, False) if i % 2 else (False, True):
@@ -81,7 +98,7 @@ def measure_dtype(folder: Path, dtype: Dtype, boundaries: int, tokens: int) -> d
             times[committing].append(time.perf_counter() - start)
     if states[True].output != states[False].output:
         raise SystemExit("overhead: the two runs sampled different tokens, so they do not compare")
-    build_s = min(build_time(states[True], len(prompt)) for _ in range(3))
+    hash_s, build_s = store.hash_s, min(build_time(states[True], len(prompt)) for _ in range(3))
     # The first token comes from the prefill and the second step warms up. Two tokens make one pair: with
     # goes first in one and last in the other, so that what the first of two warms for the second cancels out.
     on, off = (
@@ -89,7 +106,8 @@ def measure_dtype(folder: Path, dtype: Dtype, boundaries: int, tokens: int) -> d
     )
     added = [a - b for a, b in zip(on, off, strict=True)]
     base = statistics.median(off)
-    overhead = statistics.median(x / y for x, y in zip(added, off, strict=True)) + build_s / tokens / base
+    overhead = statistics.median(x / y for x, y in zip(added, off, strict=True))
+    overhead += (hash_s + build_s) / tokens / base
     return {
         "dtype": dtype.name.lower(),
         "prompt_tokens": len(prompt),
@@ -97,6 +115,7 @@ def measure_dtype(folder: Path, dtype: Dtype, boundaries: int, tokens: int) -> d
         "boundaries": boundaries,
         "token_s": base,
         "added_s": statistics.median(added),
+        "hash_s": hash_s,
         "build_s": build_s,
         "commit_overhead": overhead,
     }
@@ -136,7 +155,7 @@ def main() -> None:
         "--model", default=DEFAULT_MODEL, help="model name, folder or .gguf (default: %(default)s)"
     )
     parser.add_argument(
-        "--tokens", type=int, default=128, help="output tokens per run (default: %(default)s)"
+        "--tokens", type=int, default=256, help="output tokens per run (default: %(default)s)"
     )
     parser.add_argument("--boundaries", type=int, default=3, help="boundaries (default: %(default)s)")
     options = parser.parse_args()
@@ -151,11 +170,12 @@ def main() -> None:
         "rows": rows,
         "machine": place,
     }
-    print("dtype  prompt output  token ms  added us  trees ms  overhead")
+    print("dtype  prompt output  token ms  added us  hashes ms  trees ms  overhead")
     for row in rows:
         print(
             f"{row['dtype']:6} {row['prompt_tokens']:6} {row['output_tokens']:6} {row['token_s'] * 1e3:9.2f} "
-            f"{row['added_s'] * 1e6:9.0f} {row['build_s'] * 1e3:9.2f} {row['commit_overhead']:9.2%}"
+            f"{row['added_s'] * 1e6:9.0f} {row['hash_s'] * 1e3:10.2f} {row['build_s'] * 1e3:9.2f} "
+            f"{row['commit_overhead']:9.2%}"
         )
     print(f"hash rate: {rate / 1e6:.0f} MB/s of rows on one core (chunk leaves and their trees)")
     if options.json:

@@ -11,5 +11,5 @@ pip() { .venv/bin/python -m pip --disable-pip-version-check "$@"; }
 # torch first and pinned: a resolver that is free to choose takes a build of several gigabytes.
 pip install -q -c constraints.txt torch
 pip install -q -c constraints.txt -e '.[worker,sim]' \
-    grpcio-tools hypothesis mypy pytest ruff types-protobuf
+    grpcio-tools hypothesis matplotlib mypy pytest ruff types-protobuf
 echo "setup: done"

@@ -1,0 +1,1 @@
+"""Parts of the detection study that more than one benchmark or test uses."""
