@@ -27,6 +27,7 @@ from verillm.comparator.calibration import DEFAULT_FALSE_POSITIVE_RATE, HonestJo
 from verillm.comparator.calibration import calibrate as make_table
 from verillm.comparator.compare import ratio_q40, rows_statistics
 from verillm.comparator.direction import pair_cosines, unit_deviations
+from verillm.comparator.repetition import countable
 from verillm.constants import CHUNK_BYTES, PPM, Dtype
 from verillm.engine.finish import GenerationSpec
 from verillm.engine.loading import TORCH_DTYPES, WEIGHT_DTYPE
@@ -186,10 +187,12 @@ def _compare(
         theirs = state.store.rows(boundary)
         d, n = rows_statistics(theirs, ours, engine.dtype)
         every.append([ratio_q40(int(a), int(b)) for a, b in zip(d, n, strict=True)])
-        spaced = np.unique(np.linspace(0, len(ours) - 1, DIRECTION_ROWS).astype(int))
+        usable = np.flatnonzero(countable(state.fed))
+        spaced = usable[np.unique(np.linspace(0, len(usable) - 1, DIRECTION_ROWS).astype(int))]
         units = unit_deviations(theirs[spaced], ours[spaced], engine.dtype)
         cosines.append(tuple(pair_cosines(units, spaced, np.asarray(state.fed)[spaced]).tolist()))
-    keep = [i for i, position in enumerate(zip(*every, strict=True)) if any(position)]
+    counts = countable(state.fed)
+    keep = [i for i, position in enumerate(zip(*every, strict=True)) if any(position) and counts[i]]
     ratios = tuple(tuple(rows[i] for i in keep) for rows in every)
     found, _ = engine.margins(own[-1][prompt - 1 :], spec.sampling, prompt - 1, state.output)
     return HonestJob(ratios, tuple(cosines), tuple(found.tolist()))

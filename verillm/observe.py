@@ -10,6 +10,7 @@ from verillm.commitment import RowOpening, token_list_hash
 from verillm.commitment.job import RowStore
 from verillm.comparator.direction import Direction
 from verillm.comparator.observation import JobObservation, RowComparison, compare_rows, stack_rows
+from verillm.comparator.repetition import countable
 from verillm.comparator.tolerance import ToleranceTable
 from verillm.comparator.verdict import judge
 from verillm.constants import FinishReason, Verdict
@@ -51,6 +52,7 @@ def observe(
     until: ToleranceTable | None = None,
 ) -> JobObservation:
     """Compare a job with our own prefill: the opened rows, every output token's margin, the finish rule.
+    Rows of text that repeats itself are left out (``comparator.repetition``).
 
     ``own`` holds the rows of a prefill of prompt + output[:-1]; None prefills here. ``depth`` b stops that
     prefill at boundary b, to save the layers behind it: rows beyond are not compared, and a token's margin
@@ -70,8 +72,10 @@ def observe(
         store = own if own is not None else prefill_to(engine, [*prompt, *output[:-1]], deepest)
         if store.count(0) != count:
             raise EngineError(f"own rows: {store.count(0)}, the job has {count}")
-        reached = [o for o in openings if o.boundary <= deepest]
-        rows, shared = _compare(engine, [*prompt, *output], reached, store)
+        text = [*prompt, *output]
+        counts = countable(text)
+        compared = [o for o in openings if o.boundary <= deepest and counts[o.position]]
+        rows, shared = _compare(engine, text, compared, store)
         found: Margins = ()
         blocks = _margins(engine, job, prompt, output, openings, store if deepest == last else None)
         block: Margins | None = ()
@@ -93,7 +97,7 @@ def observe(
 def _compare(
     engine: Engine, text: Sequence[int], openings: Sequence[RowOpening], store: RowStore
 ) -> tuple[tuple[RowComparison, ...], tuple[Direction, ...]]:
-    """Each opened row against our own, boundary by boundary."""
+    """Each opened row against our own, boundary by boundary; ``text`` is prompt and output."""
     rows: tuple[RowComparison, ...] = ()
     shared: tuple[Direction, ...] = ()
     for boundary in sorted({o.boundary for o in openings}):
