@@ -58,7 +58,7 @@ def test_a_null_proof_is_refused(world: ToyWorld) -> None:
             RowOpening.from_json(nothing)
     work = world.commit(world.honest_rows)
     empty = replace(work.open(world.positions), rows=())
-    with pytest.raises(ProofError, match="0 rows do not cover the 24 asked for"):
+    with pytest.raises(ProofError, match="0 rows do not cover the 48 asked for"):
         check_proofs(world, work, empty)
 
 
@@ -84,7 +84,7 @@ def test_fewer_rows_than_positions_are_refused(world: ToyWorld) -> None:
     whole = work.open(world.positions)
     check_proofs(world, work, whole)
     for rows in (whole.rows[:-1], whole.rows[1:], whole.rows[:1], whole.rows[::3], whole.rows[:-1] * 2):
-        with pytest.raises(ProofError, match="do not cover the 24 asked for"):
+        with pytest.raises(ProofError, match="do not cover the 48 asked for"):
             check_proofs(world, work, replace(whole, rows=rows))
         receipt = replace(world.receipt, worker_opening=replace(world.receipt.worker_opening, rows=rows))
         failed = {f.name for f in check_receipt(receipt, world.manifest.spec) if not f.ok}

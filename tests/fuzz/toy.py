@@ -125,7 +125,7 @@ class ToyWorld:
     def __init__(self) -> None:
         self.engine: Any = ToyEngine()
         self.manifest = toy_manifest()
-        job = parties.sign_job(self.manifest, max_output_tokens=6)
+        job = parties.sign_job(self.manifest, max_output_tokens=20)
         self.receipt: Receipt = parties.run_job(self.engine, self.manifest, job)
 
     @cached_property
