@@ -70,14 +70,14 @@ def plan(quick: bool, seed: int) -> list[Task]:
     if quick:
         subject = Subject(SMOLLM, Dtype.BF16)
         return cheat_tasks(subject, seed, 8, 32) + honest_tasks(subject, seed, 16, quick)
-    tasks: list[Task] = []
-    for subject, honest, cheats in (
-        (Subject(SMOLLM, Dtype.BF16), 32, 24),
-        (Subject(SMOLLM, Dtype.FP32), 4, 8),
+    subjects = (
+        (Subject(SMOLLM, Dtype.BF16), 30, 16),
         (Subject(GEMMA, Dtype.BF16), 4, 8),
-    ):
-        tasks += cheat_tasks(subject, seed, cheats, 64) + honest_tasks(subject, seed, honest, quick)
-    return tasks
+        (Subject(SMOLLM, Dtype.FP32), 4, 0),  # honest fp32 is so exact that every cheat is far off
+    )
+    cheats = [task for subject, _, jobs in subjects if jobs for task in cheat_tasks(subject, seed, jobs, 64)]
+    honest = [task for subject, jobs, _ in subjects for task in honest_tasks(subject, seed, jobs, quick)]
+    return cheats + sorted(honest, key=lambda task: task.first % PROVIDER_JOBS)  # something of all first
 
 
 Done = dict[Task, list[Outcome]]

@@ -18,6 +18,7 @@ import torch
 from verillm.constants import PPM, FinishReason
 from verillm.engine.finish import GenerationSpec
 from verillm.engine.transformers_engine import Engine, SequenceState
+from verillm.manifest import Manifest
 
 from .claims import U8, Claim, claim_of
 from .speculative import speculate
@@ -29,6 +30,7 @@ class Lab(Protocol):
     """Engines on loan: ``engine`` is honest, ``fresh`` loads another copy that may be changed."""
 
     engine: Engine
+    manifest: Manifest
 
     def fresh(self) -> Engine: ...
 
@@ -168,7 +170,7 @@ def other_sampling(
 def cut(lab: Lab, requests: Sequence[Request], forged_eos: bool) -> list[Claim]:
     """Stops half way, and says that the limit was reached or that the model ended there."""
     claims = []
-    eos = lab.fresh().eos_token_ids[0]
+    eos = lab.manifest.eos_token_ids[0]
     for request, state in zip(requests, decoded(lab.engine, requests), strict=True):
         output = state.output[: max(1, len(state.output) // 2)]
         if forged_eos:  # so that only its margin can tell

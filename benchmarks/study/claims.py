@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from verillm.commitment.job import RowStore
 from verillm.comparator.compare import paper_statistics, ratio_q40, rows_statistics
 from verillm.comparator.observation import JobObservation, compare_rows
+from verillm.comparator.repetition import countable
 from verillm.comparator.tolerance import ToleranceTable
 from verillm.comparator.verdict import judge, weigh
 from verillm.constants import FinishReason, Verdict
@@ -55,7 +56,8 @@ class Outcome:
     """One comparison. ``rejected``: the verdict over the whole job, with positions drawn from all of it.
 
     ``scores[k]``: ln E (size, direction, tokens, pooled) of the first k output tokens alone, their rows and
-    margins; pooled is inf if a single row, token or the finish rejects. ``peers[name][k]``: their scores.
+    margins; pooled is inf if a single row, token or the finish rejects. ``ranks[k]``: pooled, with no
+    allowance for other hardware, which peers do not make either. ``peers[name][k]``: their scores.
     ``depths[b]``: pooled of the whole job's rows at boundaries 0 to b alone, as a verifier sees them that
     runs only that many layers; it has no logits.
     ``log2``: mean log2(D/N) of all rows by boundary; ``cosines`` those of the whole job; ``paper``: P_e,
@@ -75,6 +77,7 @@ class Outcome:
     disputable: bool
     lost: int
     scores: dict[int, tuple[float, float, float, float]] = field(default_factory=dict)
+    ranks: dict[int, float] = field(default_factory=dict)
     peers: dict[str, dict[int, float]] = field(default_factory=dict)
     depths: list[float] = field(default_factory=list)
     log2: list[float] = field(default_factory=list)
@@ -109,7 +112,10 @@ class Comparison:
 
     def observe(self, positions: Sequence[int], outputs: int) -> JobObservation:
         """What a verifier sees that opens ``positions`` and checks the first ``outputs`` tokens."""
-        at, text = np.asarray(positions, int), (*self.claim.request.prompt, *self.claim.output)
+        text = (*self.claim.request.prompt, *self.claim.output)
+        counts = countable(text)
+        positions = [position for position in positions if counts[position]]
+        at = np.asarray(positions, int)
         tokens = [text[position] for position in positions]
         found = [
             compare_rows(b, positions, tokens, rows[at], self.own.rows(b)[at], self.engine.dtype)
@@ -164,7 +170,8 @@ def evaluate(
         infinite = {peer.name: _peer_scores(peer, claim, own, engine, None) for peer in peers or ()}
         return Outcome(
             **names, job=request.number, **shape, rejected=True, reason=f"refused: {error}",
-            pooled=math.inf, disputable=False, lost=0, scores=scores, peers=infinite,
+            pooled=math.inf, disputable=False, lost=0, scores=scores, ranks={k: math.inf for k in scores},
+            peers=infinite,
         )  # fmt: skip
     seen = compared.whole(rng)
     verdict = judge(seen, table)
@@ -180,8 +187,11 @@ def evaluate(
         lost=int((compared.margins > 0).sum()),
     )
     if peers is not None:
+        strict = replace(table, size_allowance_q16=0, direction_allowance_q16=0)
         for k in (k for k in PREFIXES if k <= len(claim.output)):
-            outcome.scores[k] = _scores(compared.prefix(k, rng), table)
+            part = compared.prefix(k, rng)
+            outcome.scores[k] = _scores(part, table)
+            outcome.ranks[k] = _scores(part, strict)[3]
         depths = range(len(engine.boundaries))
         outcome.depths = [_scores(compared.shallow(seen, b), table)[3] for b in depths]
         outcome.peers = {p.name: _peer_scores(p, claim, own, engine, compared.margins) for p in peers}

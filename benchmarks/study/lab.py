@@ -43,19 +43,27 @@ class Lab:
         self.subject, self._stranger_model = subject, stranger_model
         self._folder = resolve(subject.model)
         self.manifest = manifest_of(self._folder, subject.dtype, lambda line: print(line, flush=True))
-        self.engine = self.fresh()
+        self.engine = self._load()
         self._seen: OrderedDict[tuple[str, tuple[int, ...]], RowStore] = OrderedDict()
 
     @property
     def table(self) -> ToleranceTable:
         return self.manifest.table
 
-    def fresh(self) -> Engine:
+    def _load(self) -> Engine:
         return Engine.from_manifest(self._folder, self.manifest, threads=1)
+
+    def fresh(self) -> Engine:
+        """Another copy, which ends outputs where ``engine`` does."""
+        engine = self._load()
+        engine.eos_token_ids = self.engine.eos_token_ids
+        return engine
 
     def stranger(self) -> Engine:
         folder = resolve(self._stranger_model)
-        return Engine.from_manifest(folder, manifest_of(folder, self.subject.dtype), threads=1)
+        engine = Engine.from_manifest(folder, manifest_of(folder, self.subject.dtype), threads=1)
+        engine.eos_token_ids = ()
+        return engine
 
     @cached_property
     def peers(self) -> list[Peer]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from .claims import PREFIXES, Outcome
 from .rates import roc
-from .summary import AUC_TOKENS, FPR, grouped, peer_scores, scores
+from .summary import AUC_TOKENS, FPR, grouped, peer_scores, ranks, scores
 from .tasks import CONTROL
 
 matplotlib.use("Agg")
@@ -50,9 +50,7 @@ def _roc(groups: dict[str, list[Outcome]]) -> pyplot.Figure:
     )
     control = groups[CONTROL]
     for axis, name in zip(axes[0], shown, strict=False):
-        axis.plot(
-            *roc(scores(control, AUC_TOKENS), scores(groups[name], AUC_TOKENS)), label="VeriLLM", lw=2.5
-        )
+        axis.plot(*roc(ranks(control, AUC_TOKENS), ranks(groups[name], AUC_TOKENS)), label="VeriLLM", lw=2.5)
         for peer in control[0].peers:
             curves = (peer_scores(group, peer, AUC_TOKENS) for group in (control, groups[name]))
             axis.plot(*roc(*curves), label=peer, lw=1.2, ls="--")

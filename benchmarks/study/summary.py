@@ -35,6 +35,11 @@ def scores(outcomes: Sequence[Outcome], tokens: int) -> list[float]:
     return [o.scores[max(k for k in o.scores if k <= tokens)][3] for o in outcomes]
 
 
+def ranks(outcomes: Sequence[Outcome], tokens: int) -> list[float]:
+    """What ROC curves are drawn of: pooled ln E without allowance for other hardware."""
+    return [o.ranks[max(k for k in o.ranks if k <= tokens)] for o in outcomes]
+
+
 def peer_scores(outcomes: Sequence[Outcome], name: str, tokens: int) -> list[float]:
     found = (o.peers[name] for o in outcomes)
     return [peer[max(k for k in peer if k <= tokens)] for peer in found]
@@ -54,7 +59,7 @@ def tokens_needed(outcomes: Sequence[Outcome], limit: float) -> int | None:
 
 def cheat_row(cheat: Sequence[Outcome], control: Sequence[Outcome], seed: int) -> dict[str, Any]:
     one = cheat[0]
-    ours, honest = scores(cheat, AUC_TOKENS), scores(control, AUC_TOKENS)
+    ours, honest = ranks(cheat, AUC_TOKENS), ranks(control, AUC_TOKENS)
     counts = [k for k in PREFIXES if k <= max(o.output_tokens for o in cheat)]
     peers = {
         name: {k: auc(peer_scores(control, name, k), peer_scores(cheat, name, k)) for k in counts}
@@ -77,7 +82,7 @@ def cheat_row(cheat: Sequence[Outcome], control: Sequence[Outcome], seed: int) -
         "auc": auc(honest, ours),
         "auc_interval": auc_interval(honest, ours, seed),
         "peer_auc": max((by_tokens[at] for by_tokens in peers.values()), default=None),
-        "auc_by_tokens": {k: auc(scores(control, k), scores(cheat, k)) for k in counts},
+        "auc_by_tokens": {k: auc(ranks(control, k), ranks(cheat, k)) for k in counts},
         "peers_auc_by_tokens": peers,
         "random_depth_caught": _random_depth(cheat),
         "toploc_rejected": _toploc(cheat),

@@ -14,8 +14,9 @@ TEMPERATURES_PPM = (0, 700_000, PPM, 1_300_000)
 MASKS = ((0, PPM), (0, PPM), (50, PPM), (0, 900_000), (20, 950_000))
 LENGTHS = (1, 2, 5, 12, 24, 48)
 PROMPT_LIMIT = 96
-"""Most prompt tokens; one job in LONG_EVERY has up to LONG_LIMIT."""
-LONG_EVERY, LONG_LIMIT = 16, 400
+"""Most prompt tokens of a cheat's job."""
+HONEST_LIMIT, LONG_EVERY, LONG_LIMIT = 48, 16, 400
+"""The honest matrix has many short prompts, and one in LONG_EVERY of up to LONG_LIMIT tokens."""
 QUESTIONS = (
     "Why is the sky dark at night?",
     "Write a haiku about rust on a ship.",
@@ -53,7 +54,8 @@ def request(engine: Engine, seed: int, number: int, output_tokens: int | None = 
     """Job ``number`` of a study. ``output_tokens`` None draws a length, masks and stop strings too; otherwise
     the job has that length, at temperatures above 0, unmasked."""
     rng = random.Random(f"study {seed} {number}")
-    limit = LONG_LIMIT if number % LONG_EVERY == LONG_EVERY - 1 and output_tokens is None else PROMPT_LIMIT
+    honest = LONG_LIMIT if number % LONG_EVERY == LONG_EVERY - 1 else HONEST_LIMIT
+    limit = honest if output_tokens is None else PROMPT_LIMIT
     prompt = _prompt(engine, number, rng)[:limit]
     if not engine.tokenizer.chat_template and engine.tokenizer.bos_token_id is not None:
         prompt = [engine.tokenizer.bos_token_id, *prompt]

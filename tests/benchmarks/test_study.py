@@ -31,6 +31,7 @@ def outcome(provider: str, job: int, scores: dict[int, float], **changed) -> Out
         "disputable": False,
         "lost": 0,
         "scores": {k: (0.0, 0.0, 0.0, score) for k, score in scores.items()},
+        "ranks": scores,
         "peers": {"other": {k: score / 2 for k, score in scores.items()}},
         "depths": [0.0, scores[max(scores)]],
         "log2": [-14.0, -13.0],
