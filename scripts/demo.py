@@ -27,11 +27,13 @@ from verillm.chain import AddressBook, ChainClient
 from verillm.chain.deploy import deploy
 from verillm.chain.devnet import account, start_anvil
 from verillm.constants import Dtype, Verdict
+from verillm.engine.finish import GenerationSpec
 from verillm.engine.transformers_engine import Engine
 from verillm.errors import ConfigError, VeriLLMError
 from verillm.manifest import Manifest
 from verillm.model_store import resolve
 from verillm.sdk import Client, Generation, Receipt, Reset, verify_receipt
+from verillm.types import SamplingParams
 from verillm.vrf import public_key
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -182,6 +184,15 @@ class Network:
         wait_for(f"port {port}", answers, 90)
 
 
+def warm_up(engine: Engine) -> None:
+    """Compile what decoding and checking need, once: five workers that do it at the same time take minutes."""
+    state = engine.prefill([1, 2, 3])
+    sampling = SamplingParams(temperature_ppm=700_000)
+    for _ in engine.decode_batch([state], [GenerationSpec(sampling, 2)]):
+        pass
+    engine.margins(state.store.rows(len(engine.boundaries) - 1)[2:3], sampling, 2, [5])
+
+
 def start_network(stack: ExitStack, model: str) -> Network:
     """Chain, contracts, model, scheduler and workers, all staked and serving."""
     devnet = stack.enter_context(start_anvil(block_time=BLOCK_SECONDS))
@@ -191,6 +202,7 @@ def start_network(stack: ExitStack, model: str) -> Network:
     folder = resolve(model, progress=lambda line: say(f"model      {line}"))
     manifest = manifest_of(folder, Dtype.BF16, lambda line: say(f"           {line}"))
     manifest.save(STATE / "manifest.json")
+    warm_up(Engine.from_manifest(folder, manifest, threads=1))
     say(f"model      {manifest.name}, bf16, id 0x{manifest.model_id.hex()[:16]}…, from {folder}")
 
     net = Network(
