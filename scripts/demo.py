@@ -185,7 +185,7 @@ class Network:
 
 
 def warm_up(engine: Engine) -> None:
-    """Compile what decoding and checking need, once: five workers that do it at the same time take minutes."""
+    """Compile what decoding and checking need once; five workers that do it at the same time take minutes."""
     state = engine.prefill([1, 2, 3])
     sampling = SamplingParams(temperature_ppm=700_000)
     for _ in engine.decode_batch([state], [GenerationSpec(sampling, 2)]):
