@@ -14,8 +14,7 @@ from verillm.chain import ChainClient
 from verillm.chain.proofs import CommitmentProof, MatrixRow, TokenFraudProof
 from verillm.commitment import OutputMatrix, RowOpening, keccak256
 from verillm.comparator.compare import exceeds
-from verillm.comparator.direction import Direction
-from verillm.comparator.observation import JobObservation, RowComparison, compare_rows, stack_rows
+from verillm.comparator.observation import JobObservation, compare_pairs
 from verillm.comparator.verdict import judge
 from verillm.constants import Dtype, Verdict
 from verillm.errors import VeriLLMError
@@ -71,16 +70,10 @@ def find_divergence(mine: Party, other: Party, manifest: Manifest) -> Rows | Non
     """
     own = {(row.position, row.boundary): row for row in mine.opening.rows}
     theirs = {(row.position, row.boundary): row for row in other.opening.rows}
-    dtype = Dtype(manifest.spec.row_dtype)
-    seen: tuple[RowComparison, ...] = ()
-    shared: tuple[Direction, ...] = ()
-    for boundary in range(len(manifest.boundaries)):
-        places = [place for place in sorted(theirs) if place[1] == boundary]
-        if places:
-            a, b = (stack_rows([rows[place].row for place in places]) for rows in (own, theirs))
-            positions, tokens = [p for p, _ in places], [theirs[place].token for place in places]
-            compared, direction = compare_rows(boundary, positions, tokens, a, b, dtype)
-            seen, shared = seen + compared, shared + direction
+    seen, shared = compare_pairs(
+        ((b, t, row.token, own[t, b].row, row.row) for (t, b), row in sorted(theirs.items())),
+        Dtype(manifest.spec.row_dtype),
+    )
     if judge(JobObservation(seen, (), shared), manifest.table).verdict is not Verdict.REJECT:
         return None
     limits = manifest.spec.row_tolerance_q40

@@ -8,8 +8,7 @@ import numpy as np
 
 from verillm.commitment import RowOpening, token_list_hash
 from verillm.commitment.job import RowStore
-from verillm.comparator.direction import Direction
-from verillm.comparator.observation import JobObservation, RowComparison, compare_rows, stack_rows
+from verillm.comparator.observation import JobObservation, compare_pairs
 from verillm.comparator.repetition import countable
 from verillm.comparator.tolerance import ToleranceTable
 from verillm.comparator.verdict import judge
@@ -74,8 +73,15 @@ def observe(
             raise EngineError(f"own rows: {store.count(0)}, the job has {count}")
         text = [*prompt, *output]
         counts = countable(text)
-        compared = [o for o in openings if o.boundary <= deepest and counts[o.position]]
-        rows, shared = _compare(engine, text, compared, store)
+        reached = {(o.boundary, o.position): o for o in openings if o.boundary <= deepest}
+        rows, shared = compare_pairs(
+            (
+                (b, t, text[t], o.row, store.rows(b)[t].tobytes())
+                for (b, t), o in reached.items()
+                if counts[t]
+            ),
+            engine.dtype,
+        )
         found: Margins = ()
         blocks = _margins(engine, job, prompt, output, openings, store if deepest == last else None)
         block: Margins | None = ()
@@ -92,22 +98,6 @@ def observe(
     )
     end = len(output) - 1 if broken is None else broken
     return JobObservation(rows, found, shared, broken is None, len(prompt) + end)
-
-
-def _compare(
-    engine: Engine, text: Sequence[int], openings: Sequence[RowOpening], store: RowStore
-) -> tuple[tuple[RowComparison, ...], tuple[Direction, ...]]:
-    """Each opened row against our own, boundary by boundary; ``text`` is prompt and output."""
-    rows: tuple[RowComparison, ...] = ()
-    shared: tuple[Direction, ...] = ()
-    for boundary in sorted({o.boundary for o in openings}):
-        opened = list({o.position: o for o in openings if o.boundary == boundary}.values())
-        positions = [o.position for o in opened]
-        tokens = [text[position] for position in positions]
-        theirs, ours = stack_rows([o.row for o in opened]), store.rows(boundary)[positions]
-        compared, direction = compare_rows(boundary, positions, tokens, theirs, ours, engine.dtype)
-        rows, shared = rows + compared, shared + direction
-    return rows, shared
 
 
 def _margins(

@@ -72,12 +72,7 @@ class RowStore:
         Raises RowError naming boundary and position on a gap, an overwrite, another shape or dtype, NaN
         or Inf; then nothing is stored.
         """
-        where = f"boundary {boundary}, position {first_position}"
-        if not 0 <= boundary < self.boundaries:
-            raise RowError(f"{where}: the store has boundaries 0 to {self.boundaries - 1}")
-        if first_position != (expected := self.count(boundary)):
-            problem = "a gap" if first_position > expected else "an overwrite"
-            raise RowError(f"{where}: {problem}; the next position is {expected}")
+        where = self._place(boundary, first_position)
         if rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] != self.row_bytes:
             raise RowError(
                 f"{where}: {rows.dtype} {list(rows.shape)}, expected uint8 [k, {self.row_bytes}] "
@@ -94,6 +89,16 @@ class RowStore:
         stored.count = end
         if end - self._roots[boundary].count >= HASH_BLOCK:
             self._hash(boundary)
+
+    def _place(self, boundary: int, first_position: int) -> str:
+        """What errors call the place of rows that are to come next. Raises RowError if they are not."""
+        where = f"boundary {boundary}, position {first_position}"
+        if not 0 <= boundary < self.boundaries:
+            raise RowError(f"{where}: the store has boundaries 0 to {self.boundaries - 1}")
+        if first_position != (expected := self.count(boundary)):
+            problem = "a gap" if first_position > expected else "an overwrite"
+            raise RowError(f"{where}: {problem}; the next position is {expected}")
+        return where
 
     def _hash(self, boundary: int) -> None:
         """Hash the rows that wait."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +45,26 @@ def stack_rows(rows: Sequence[bytes]) -> NDArray[np.uint8]:
     if len(sizes) != 1:
         raise RowError(f"row: sizes of {sizes} bytes at one boundary; rows of one model are equally long")
     return np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), sizes[0])
+
+
+Pair = tuple[int, int, int, bytes, bytes]
+"""(boundary, position, token, one row, the other)."""
+
+
+def compare_pairs(
+    pairs: Iterable[Pair], dtype: Dtype
+) -> tuple[tuple[RowComparison, ...], tuple[Direction, ...]]:
+    """``compare_rows`` of each boundary, in order. Raises RowError."""
+    by_boundary: dict[int, list[Pair]] = {}
+    for pair in pairs:
+        by_boundary.setdefault(pair[0], []).append(pair)
+    rows: tuple[RowComparison, ...] = ()
+    shared: tuple[Direction, ...] = ()
+    for boundary, members in sorted(by_boundary.items()):
+        _, positions, tokens, first, second = zip(*members, strict=True)
+        found = compare_rows(boundary, positions, tokens, stack_rows(first), stack_rows(second), dtype)
+        rows, shared = rows + found[0], shared + found[1]
+    return rows, shared
 
 
 def compare_rows(

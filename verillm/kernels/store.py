@@ -26,12 +26,7 @@ class DeviceRowStore(RowStore):
 
         Raises RowError naming boundary and position on a gap, an overwrite or another row size.
         """
-        where = f"boundary {boundary}, position {first_position}"
-        if not 0 <= boundary < self.boundaries:
-            raise RowError(f"{where}: the store has boundaries 0 to {self.boundaries - 1}")
-        if first_position != (expected := self.count(boundary)):
-            problem = "a gap" if first_position > expected else "an overwrite"
-            raise RowError(f"{where}: {problem}; the next position is {expected}")
+        where = self._place(boundary, first_position)
         if hashed.row_bytes != self.row_bytes:
             raise RowError(f"{where}: rows of {hashed.row_bytes} bytes, expected {self.row_bytes}")
         if first_position + len(hashed) > UINT32_MAX:
