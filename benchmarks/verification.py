@@ -14,8 +14,7 @@ Bad regimes are rows too: one or few output tokens, a long prompt, and a large d
 together and are verified one by one).
 
 The plan for 1 %: the prefill is nearly all that is left.
-(1) On this CPU it runs at about half the rate of one large bfloat16 product; fused projections, norms and
-attention would take it near that rate.
+(1) Fused projections, norms and attention; how much they give was not measured.
 (2) Random-depth verification recomputes only the layers up to a boundary that is drawn after the commitment:
 of three boundaries two thirds of the layers on average, and logits only where the last one is drawn.
 (3) Verifiers take several jobs at once: prefills of short jobs share one pass over the weights.

@@ -1,7 +1,7 @@
 """Text that repeats itself is ill-conditioned, and tells nothing.
 
-After "0 0 0 0 ..." honest kernels differ in their rows as much as int4 weights do from the model: a
-hundredfold in D/N was measured between two engines. So rows of such text are not compared; its tokens are.
+After "0 0 0 0 ..." honest kernels differ in their rows as much as int4 weights do from the model. So rows of
+such text are not compared; its tokens are.
 """
 
 from __future__ import annotations
